@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "codec/huffman_inl.h"
+
+namespace stepfs::codec {
+
+constinit const HuffmanKernels kHuffmanScalar = {Count, Encode, Decode};
+
+}  // namespace stepfs::codec
