@@ -28,12 +28,14 @@ enum class CodecId : std::uint8_t {
   kMix = 5,       // docs/codec_mix.md (the `max` setting)
   kLstm = 6,      // docs/codec_lstm.md
   kExcp = 7,      // docs/codec_excp.md, near-lossless
+  kFill = 8,      // One byte, which the whole chunk repeats (zeros of sparse files and fresh optimizer state).
 };
 
-// "raw", "equal", "zstd", "lmc", "exponent", ...
+// "raw", "equal", "zstd", "lmc", "exponent", ...; "unknown" for a number that no codec of this build has.
 std::string_view Name(CodecId id);
 
-// What a chunk is coded against. Each span is empty or exactly as long as the target chunk, element for element.
+// What a chunk is coded against. Each span is empty or exactly as long as the target chunk, element for element; only
+// kZstd takes a base of another length.
 struct References {
   Bytes base;     // The predecessor's bytes at the same place.
   Bytes context;  // The predecessor's predecessor there, for coders that look at the previous change.
@@ -62,8 +64,8 @@ class ChunkCodec {
                         MutableBytes target) const = 0;
 };
 
-// The decoder of `id`, valid for the life of the program; nullptr for kRaw and kEqual, which the frame handles itself,
-// and for ids that this build does not know.
+// The decoder of `id`, valid for the life of the program; nullptr for kRaw, kEqual and kFill, which the frame handles
+// itself, and for ids that this build does not know.
 const ChunkCodec* DecoderOf(CodecId id);
 
 }  // namespace stepfs::codec

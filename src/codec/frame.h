@@ -79,8 +79,6 @@ Result<EncodeStats> EncodeFrame(const ByteSource& target, const Layout& layout, 
 // 40 bytes a piece), not the chunks.
 class FrameReader {
  public:
-  struct Chunk;  // Opaque to callers.
-
   // Reads and checks header, tables and trailer. `blob` must outlive the reader. kCorruption for damage, kUnsupported
   // for a newer major version or an unknown required feature.
   static Result<std::unique_ptr<FrameReader>> Open(const ByteSource& blob);
