@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/codec.h"
 
+#include "codec/lmc.h"
 #include "codec/zstd_codec.h"
 
 namespace stepfs::codec {
@@ -34,6 +35,8 @@ const ChunkCodec* DecoderOf(CodecId id) {
   switch (id) {
     case CodecId::kZstd:
       return zstd.get();
+    case CodecId::kLmc:
+      return &LmcDecoder();
     default:
       return nullptr;
   }

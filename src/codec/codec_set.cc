@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "codec/lmc.h"
 #include "codec/zstd_codec.h"
 
 namespace stepfs::codec {
@@ -21,7 +22,7 @@ struct NamedChoice {
 };
 constexpr std::array<NamedChoice, 7> kChoices = {{
     {CodecChoice::kDefault, "default", true},
-    {CodecChoice::kLmc, "lmc", false},
+    {CodecChoice::kLmc, "lmc", true},
     {CodecChoice::kZstd, "zstd", true},
     {CodecChoice::kRaw, "raw", true},
     {CodecChoice::kMax, "max", false},
@@ -66,8 +67,14 @@ CodecSet CodecSet::Of(const EncodeOptions& options) {
   const ChunkCodec* zstd = set.Own(NewZstdCodec(kBulkLevel));
   set.plain_ = {zstd};
   set.small_plain_ = {set.Own(NewZstdCodec(kSmallPlainLevel))};
-  set.floats_ = {zstd};
-  set.integers_ = {zstd};
+  if (options.codec == CodecChoice::kZstd) {
+    set.floats_ = {zstd};
+    set.integers_ = {zstd};
+    return set;
+  }
+  const ChunkCodec* tensors = set.Own(NewLmcCodec({.subtract = options.lmc_subtract}));
+  set.floats_ = {tensors};
+  set.integers_ = {tensors, zstd};  // Indices, masks and token ids repeat in ways that only a match finder sees.
   return set;
 }
 

@@ -33,6 +33,7 @@ struct SmallFrame {
     target.AddTensor("more", ElementType::kFloat32, RandomWeights(random, 64));
     AppendText(random, 20, target.bytes);
     EncodeOptions options;
+    options.codec = CodecChoice::kZstd;
     options.threads = 1;
     options.chunk_bytes = 512;
     options.sections = {{64, "caller"}};
