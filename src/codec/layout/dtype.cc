@@ -68,6 +68,7 @@ std::optional<Dtype> DtypeFromNumpy(std::string_view descr) {
       {"i2", "int16"},   {"i1", "int8"},    {"u8", "uint64"},    {"u4", "uint32"},      {"u2", "uint16"},
       {"u1", "uint8"},   {"b1", "bool"},    {"c8", "complex64"}, {"c16", "complex128"},
   };
+  if (descr == "V2") return Dtype{ElementType::kOpaque16, "opaque16", 2};  // bfloat16, to numpy's own writer.
   for (const auto& [short_name, name] : kNames) {
     if (short_name != descr) continue;
     auto dtype = DtypeFromName(name);

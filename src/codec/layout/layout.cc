@@ -2,7 +2,7 @@
 #include "codec/layout/layout.h"
 
 #include <algorithm>
-#include <array>
+#include <initializer_list>
 
 #include "base/serial.h"
 #include "codec/layout/parsers.h"
@@ -118,8 +118,9 @@ void Relocate(std::string_view prefix, std::uint64_t offset, Layout& layout) {
   }
 }
 
-Result<std::optional<Layout>> ParseTensorFile(const ByteSource& file) {
-  const std::array parsers = {&SafetensorsParser(), &TorchZipParser()};
+namespace {
+
+Result<std::optional<Layout>> TryEach(std::initializer_list<const LayoutParser*> parsers, const ByteSource& file) {
   for (const LayoutParser* parser : parsers) {
     STEPFS_ASSIGN_OR_RETURN(auto layout, parser->Parse(file));
     if (layout) return layout;
@@ -127,8 +128,19 @@ Result<std::optional<Layout>> ParseTensorFile(const ByteSource& file) {
   return std::optional<Layout>();
 }
 
+}  // namespace
+
+Result<std::optional<Layout>> ParseTensorFile(const ByteSource& file) {
+  return TryEach({&SafetensorsParser(), &TorchZipParser(), &TorchLegacyParser(), &NpyParser(), &Hdf5Parser(),
+                  &GgufParser(), &PickleParser(), &MsgpackParser(), &OnnxParser()},
+                 file);
+}
+
 Result<Layout> DetectLayout(const ByteSource& file) {
   STEPFS_ASSIGN_OR_RETURN(auto parsed, ParseTensorFile(file));
+  if (!parsed) {
+    STEPFS_ASSIGN_OR_RETURN(parsed, TryEach({&ZipParser(), &CompressedParser()}, file));
+  }
   Layout layout;
   layout.format = "bytes";
   if (parsed) layout = std::move(*parsed);

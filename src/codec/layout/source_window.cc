@@ -6,7 +6,7 @@
 namespace stepfs::codec {
 namespace {
 
-constexpr std::uint64_t kBufferBytes = 16 * 1024;
+constexpr std::uint64_t kBufferBytes = 4 * 1024;
 
 }  // namespace
 

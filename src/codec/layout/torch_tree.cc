@@ -131,7 +131,7 @@ class Collector final : public PickleVisitor {
         by_key_.erase(at);
         return std::nullopt;
       }
-      storages_.push_back({at->first, {}, std::move(*dtype), *nbytes, {}});
+      storages_.push_back({at->first, {}, std::move(*dtype), static_cast<std::uint64_t>(*count), *nbytes, {}});
       whole_.push_back(false);
       viewed_.push_back(false);
     }

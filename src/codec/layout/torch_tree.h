@@ -17,6 +17,7 @@ struct TorchStorage {
   std::string key;   // "0", "1", ...: the storage's name in the container.
   std::string name;  // Of the first tensor that looks at it; empty if none does.
   Dtype dtype;
+  std::uint64_t element_count = 0;  // Of the storage's own type, which for newer dtypes is a byte.
   std::uint64_t nbytes = 0;
   std::vector<std::uint64_t> shape;  // Of that tensor if all its tensors span the whole storage alike, else flat.
 };
