@@ -78,6 +78,14 @@ CodecSet CodecSet::Of(const EncodeOptions& options) {
   return set;
 }
 
+CodecSet CodecSet::Single(std::unique_ptr<ChunkCodec> codec, bool wants_context) {
+  CodecSet set;
+  set.floats_ = {set.Own(std::move(codec))};
+  set.integers_ = set.plain_ = set.small_plain_ = set.floats_;
+  set.wants_context_ = wants_context;
+  return set;
+}
+
 const std::vector<const ChunkCodec*>& CodecSet::CandidatesFor(ElementType element, std::size_t chunk_bytes) const {
   if (element == ElementType::kBytes) return chunk_bytes <= kSmallPlainBytes ? small_plain_ : plain_;
   return IsFloat(element) ? floats_ : integers_;

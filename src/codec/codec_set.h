@@ -14,6 +14,8 @@ namespace stepfs::codec {
 class CodecSet {
  public:
   static CodecSet Of(const EncodeOptions& options);
+  // One codec for every chunk.
+  static CodecSet Single(std::unique_ptr<ChunkCodec> codec, bool wants_context);
 
   // Codecs worth trying on chunks of `element` with that many bytes, the preferred one first. Empty: store raw.
   const std::vector<const ChunkCodec*>& CandidatesFor(ElementType element, std::size_t chunk_bytes) const;

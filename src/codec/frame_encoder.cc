@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "codec/frame_encoder.h"
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
 #include "codec/buffer.h"
-#include "codec/codec_set.h"
-#include "codec/frame.h"
 #include "codec/frame_format.h"
 #include "codec/parallel.h"
 #include "codec/planner.h"
@@ -19,6 +19,8 @@ constexpr std::uint64_t kLeastChunkBytes = 512;  // Below this the chunk table w
 constexpr std::uint64_t kMergedChunkBytes = 4u << 20;
 
 constexpr std::uint64_t kReadBytes = 4u << 20;  // Of the target, by one thread at a time.
+
+constexpr std::uint64_t kSerialBytes = 128 * 1024;  // A window below this is done before a second thread has woken up.
 
 // A tensor's coding is chosen by encoding a sample of it every way: a sixteenth, in a few slices.
 constexpr std::size_t kSampleShare = 16;
@@ -96,16 +98,16 @@ struct Sample {
 
 class FrameEncoder {
  public:
-  FrameEncoder(const ByteSource& target, const Layout& layout, const std::vector<EncodeSource>& sources,
-               const EncodeOptions& options, ByteSink& sink)
+  FrameEncoder(const CodecSet& codecs, const ByteSource& target, const Layout& layout,
+               const std::vector<EncodeSource>& sources, const EncodeOptions& options, ByteSink& sink)
       : target_(target),
         layout_(layout),
         sources_(sources),
         options_(options),
-        threads_(ThreadCount(options.threads)),
-        codecs_(CodecSet::Of(options)),
+        most_threads_(ThreadCount(options.threads)),
+        codecs_(codecs),
         sink_(sink),
-        scratch_(static_cast<std::size_t>(threads_)) {}
+        scratch_(static_cast<std::size_t>(most_threads_)) {}
 
   Result<EncodeStats> Run() {
     STEPFS_RETURN_IF_ERROR(CheckArguments());
@@ -162,6 +164,7 @@ class FrameEncoder {
 
   // Reads the window's bytes.
   Status Load(PlannedWindow window) {
+    threads_ = window.bytes < kSerialBytes ? 1 : most_threads_;
     window_.Resize(Size(window.bytes));
     const std::size_t slices = Size((window.bytes + kReadBytes - 1) / kReadBytes);
     const Status status = ParallelFor(slices, threads_, [&](std::size_t slice, int /*worker*/) {
@@ -563,14 +566,15 @@ class FrameEncoder {
   const Layout& layout_;
   const std::vector<EncodeSource>& sources_;
   const EncodeOptions& options_;
-  const int threads_;
-  const CodecSet codecs_;
+  const int most_threads_;
+  const CodecSet& codecs_;
   FrameSink sink_;
   std::optional<AlignedSource> base_;     // The first content source.
   std::optional<AlignedSource> context_;  // The first context source.
   std::vector<AlignedSource> others_;     // Further content sources.
 
   // The window at hand.
+  int threads_ = 1;
   std::uint64_t window_offset_ = 0;
   Buffer window_;
   Buffer base_arena_;  // Aligned base bytes of its chunks, in chunk order.
@@ -584,10 +588,16 @@ class FrameEncoder {
 
 }  // namespace
 
+Result<EncodeStats> EncodeFrameWith(const CodecSet& codecs, const ByteSource& target, const Layout& layout,
+                                    const std::vector<EncodeSource>& sources, const EncodeOptions& options,
+                                    ByteSink& sink) {
+  return FrameEncoder(codecs, target, layout, sources, options, sink).Run();
+}
+
 Result<EncodeStats> EncodeFrame(const ByteSource& target, const Layout& layout,
                                 const std::vector<EncodeSource>& sources, const EncodeOptions& options,
                                 ByteSink& sink) {
-  return FrameEncoder(target, layout, sources, options, sink).Run();
+  return EncodeFrameWith(CodecSet::Of(options), target, layout, sources, options, sink);
 }
 
 }  // namespace stepfs::codec

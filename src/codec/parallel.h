@@ -5,6 +5,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <new>
@@ -37,7 +38,8 @@ Status ParallelFor(std::size_t count, int threads, const Body& body) {
   if (threads == 1 || count < 2) {
     for (std::size_t item = 0; item < count; ++item) statuses[item] = guarded(item, 0);
   } else {
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    const int workers = static_cast<int>(std::min<std::size_t>(static_cast<std::size_t>(threads), count));
+#pragma omp parallel for schedule(dynamic) num_threads(workers)
     for (std::size_t item = 0; item < count; ++item) statuses[item] = guarded(item, omp_get_thread_num());
   }
   for (Status& status : statuses) {

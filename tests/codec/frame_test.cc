@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "codec/frame_encoder.h"
+#include "codec/zstd_codec.h"
 #include "support/frame_fixtures.h"
 
 namespace stepfs::codec {
@@ -464,6 +466,102 @@ TEST_F(FrameTest, FailuresOfSinkTargetAndSourceComeBack) {
   EXPECT_THAT(status.ToString(), ::testing::HasSubstr("target: read at 0"));
   const EncodeSource source{SourceOf(failing, {}), &failing, &file.layout};
   EXPECT_EQ(EncodeFrame(target, file.layout, {source}, {}, sink).status().ToErrno(), EIO);
+}
+
+// zstd that records how long the references were that it was given.
+class ReferenceSpy final : public ChunkCodec {
+ public:
+  explicit ReferenceSpy(const ByteVector& expected_context) : expected_context_(expected_context) {}
+  CodecId id() const override { return CodecId::kZstd; }
+  std::size_t MaxEncodedBytes(ElementType element, std::size_t target_bytes) const override {
+    return zstd_->MaxEncodedBytes(element, target_bytes);
+  }
+  Result<std::size_t> Encode(ElementType element, Bytes target, const References& references,
+                             MutableBytes out) const override {
+    if (element == ElementType::kFloat32 && target.size() == expected_context_.size()) {
+      EXPECT_TRUE(std::equal(references.context.begin(), references.context.end(), expected_context_.begin(),
+                             expected_context_.end()));
+    }
+    return zstd_->Encode(element, target, references, out);
+  }
+  Status Decode(ElementType element, Bytes encoded, const References& references, MutableBytes target) const override {
+    return zstd_->Decode(element, encoded, references, target);
+  }
+
+ private:
+  const ByteVector& expected_context_;
+  std::unique_ptr<ChunkCodec> zstd_ = NewZstdCodec();
+};
+
+TEST_F(FrameTest, ContextIsAlignedAndListed) {
+  File files[3];  // Context, base, target; the tensor lies elsewhere in each.
+  ByteVector weights = RandomWeights(random_, 20000);
+  for (std::size_t i = 0; i < 3; ++i) {
+    AppendText(random_, 100 + 64 * i, files[i].bytes);
+    files[i].AddTensor("w", ElementType::kFloat32, weights);
+    weights = Nudged(random_, weights, 0.1);
+  }
+  const ByteVector context_weights(files[0].Of(0).begin(), files[0].Of(0).end());
+  const MemorySource context(files[0].bytes);
+  const MemorySource base(files[1].bytes);
+  const MemorySource target(files[2].bytes);
+  const std::vector<EncodeSource> sources = {
+      {SourceOf(context, files[0].bytes, SourceRole::kContext), &context, &files[0].layout},
+      {SourceOf(base, files[1].bytes), &base, &files[1].layout}};
+  MemorySink sink;
+  const CodecSet codecs = CodecSet::Single(std::make_unique<ReferenceSpy>(context_weights), true);
+  ASSERT_TRUE(EncodeFrameWith(codecs, target, files[2].layout, sources, {}, sink).ok());
+  const MemorySource blob(sink.bytes());
+  const auto reader = FrameReader::Open(blob);
+  ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+  ASSERT_EQ((*reader)->sources().size(), 2u);
+  EXPECT_EQ((*reader)->sources()[0].role, SourceRole::kContext);
+  ByteVector decoded(files[2].bytes.size());
+  const Status status = (*reader)->Read(0, {&context, &base}, decoded);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  EXPECT_EQ(decoded, files[2].bytes);
+  EXPECT_EQ((*reader)->Read(0, {nullptr, &base}, decoded).kind(), StatusKind::kInvalidArgument);
+}
+
+// Any size, any bytes, nothing in memory.
+class PatternSource final : public ByteSource {
+ public:
+  explicit PatternSource(std::uint64_t size) : size_(size) {}
+  std::uint64_t size() const override { return size_; }
+  Status ReadAt(std::uint64_t offset, MutableBytes out) const override {
+    if (offset > size_ || out.size() > size_ - offset) return Status::InvalidArgument("outside");
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<std::byte>((offset + i) * 0x9e3779b97f4a7c15 >> 56);
+    return {};
+  }
+
+ private:
+  const std::uint64_t size_;
+};
+
+TEST_F(FrameTest, SourcesMayBeLargerThan63Bits) {
+  const PatternSource base(UINT64_MAX - 5);
+  for (const std::uint64_t at : {std::uint64_t{1} << 63, (std::uint64_t{1} << 63) - 1000, UINT64_MAX - 5 - 4000}) {
+    File file;
+    ByteVector content(4000);
+    ASSERT_TRUE(base.ReadAt(at, content).ok());
+    AppendText(random_, 100, file.bytes);
+    file.AddTensor("w", ElementType::kFloat32, content);
+    Layout base_layout = file.layout;
+    base_layout.tensors[0].extents[0].offset = at;
+    const MemorySource target(file.bytes);
+    MemorySink sink;
+    const EncodeSource source{SourceOf(base, {}), &base, &base_layout};
+    const auto stats = EncodeFrame(target, file.layout, {source}, {}, sink);
+    ASSERT_TRUE(stats.ok()) << stats.status().ToString();
+    EXPECT_EQ(stats->target_bytes_by_codec.at(CodecId::kEqual), 4000u);
+    const MemorySource blob(sink.bytes());
+    const auto reader = FrameReader::Open(blob);
+    ASSERT_TRUE(reader.ok()) << reader.status().ToString();
+    ByteVector decoded(file.bytes.size());
+    ASSERT_TRUE((*reader)->Read(0, {&base}, decoded).ok());
+    EXPECT_EQ(decoded, file.bytes);
+  }
 }
 
 TEST(CodecChoiceTest, NamesOfTheBuildAreFound) {
