@@ -155,7 +155,7 @@ void BuildDecodeTable(const CodeLengths& lengths, DecodeTable& table) {
   VisitCodes(
       OrderCanonically(lengths),
       [&](std::uint8_t symbol, std::uint32_t code, unsigned length) {
-        table[code] = static_cast<std::uint16_t>(symbol << 8 | length);
+        table[code] = static_cast<std::uint16_t>(length << 8 | symbol);
       },
       [&](unsigned length) {
         if (length == kMaxCodeBits) return;
@@ -206,18 +206,17 @@ class NibbleReader {
   bool ok_ = true;
 };
 
-// Segment s of n symbols is in[s * q, min(n, (s + 1) * q) - 1] with q = ceil(n / 4).
-std::size_t SegmentBegin(std::size_t n, std::size_t segment) {
-  return std::min(n, segment * ((n + kHuffmanStreams - 1) / kHuffmanStreams));
-}
+// Symbols of stream s: every fourth of n, beginning with symbol s.
+std::size_t StreamSymbols(std::size_t n, std::size_t s) { return (n + kHuffmanStreams - 1 - s) / kHuffmanStreams; }
 
 // What decoding a job needs. False if the body is malformed so far.
-bool Prepare(const HuffmanJob& job, DecodeTable& table, HuffmanStreams& streams) {
+bool Prepare(const HuffmanJob& job, HuffmanBlock& block) {
   CodeLengths lengths;
   const std::size_t codebook = ReadCodebook(job.body, job.body_bytes, lengths);
   if (codebook == 0 || job.body_bytes - codebook < kJumpTableBytes) return false;
-  BuildDecodeTable(lengths, table);
-  streams.table = table.data();
+  BuildDecodeTable(lengths, block.table);
+  block.out = job.out;
+  block.symbols = job.symbols;
   const std::uint8_t* jump = job.body + codebook;
   const std::uint8_t* next = jump + kJumpTableBytes;
   const std::uint8_t* const end = job.body + job.body_bytes;
@@ -228,12 +227,9 @@ bool Prepare(const HuffmanJob& job, DecodeTable& table, HuffmanStreams& streams)
       if (stated > size) return false;
       size = stated;
     }
-    streams.begin[s] = next;
+    block.begin[s] = next;
     next += size;
-    streams.end[s] = next;
-    const std::size_t first = SegmentBegin(job.symbols, s);
-    streams.out[s] = job.out + first;
-    streams.symbols[s] = SegmentBegin(job.symbols, s + 1) - first;
+    block.end[s] = next;
   }
   return true;
 }
@@ -344,9 +340,8 @@ std::size_t HuffmanEncode(const std::uint8_t* in, std::size_t n, const CodeLengt
   std::uint8_t* const jump = out + WriteCodebook(lengths, out);
   std::uint8_t* next = jump + kJumpTableBytes;
   for (std::size_t s = 0; s < kHuffmanStreams; ++s) {
-    const std::size_t begin = SegmentBegin(n, s);
-    std::uint8_t* const end = kernels.encode(in + begin, SegmentBegin(n, s + 1) - begin, table.data(), next);
-    // A segment of 16,384 symbols takes at most 22,528 bytes.
+    std::uint8_t* const end = kernels.encode(in + s, StreamSymbols(n, s), table.data(), next);
+    // 16,384 symbols take at most 22,528 bytes.
     if (s + 1 < kHuffmanStreams) {
       StoreLittle(static_cast<std::uint16_t>(end - next), reinterpret_cast<std::byte*>(jump + 2 * s));
     }
@@ -359,15 +354,14 @@ Status HuffmanDecode(std::span<const HuffmanJob> jobs) {
   const HuffmanKernels& kernels = ActiveHuffmanKernels();
   while (!jobs.empty()) {
     const std::size_t count = std::min<std::size_t>(2, jobs.size());
-    std::array<DecodeTable, 2> tables;
-    std::array<HuffmanStreams, 2> streams;
+    HuffmanBlock blocks[2];
     for (std::size_t i = 0; i < count; ++i) {
-      if (!Prepare(jobs[i], tables[i], streams[i])) {
+      if (!Prepare(jobs[i], blocks[i])) {
         return Status::Corruption("huffman: malformed codebook or stream sizes in a body of " +
                                   std::to_string(jobs[i].body_bytes) + " bytes");
       }
     }
-    if (!kernels.decode(streams.data(), count)) {
+    if (!kernels.decode(blocks, count)) {
       return Status::Corruption("huffman: a stream does not end with its last symbol");
     }
     jobs = jobs.subspan(count);

@@ -67,26 +67,27 @@ Status HuffmanDecode(std::span<const HuffmanJob> jobs);
 
 // --- Kernels, one table a CPU level.
 
-// A decoding table: index = the next kMaxCodeBits bits, first bit lowest; entry = symbol << 8 | code bits.
+// A decoding table: index = the next kMaxCodeBits bits, first bit lowest; entry = code bits << 8 | symbol.
 using DecodeTable = std::array<std::uint16_t, std::size_t{1} << kMaxCodeBits>;
 // An encoding table: entry = (code, its first bit lowest) << (64 - bits) | bits.
 using EncodeTable = std::array<std::uint64_t, 256>;
 
-// The four streams of one block.
-struct HuffmanStreams {
-  const std::uint16_t* table;
+// One block to decode: symbol i is the next of stream i % 4.
+struct HuffmanBlock {
+  DecodeTable table;
   const std::uint8_t* begin[kHuffmanStreams];
   const std::uint8_t* end[kHuffmanStreams];
-  std::uint8_t* out[kHuffmanStreams];
-  std::size_t symbols[kHuffmanStreams];
+  std::uint8_t* out;
+  std::size_t symbols;
 };
 
 struct HuffmanKernels {
   void (*count)(const std::uint8_t* in, std::size_t n, std::uint32_t* counts);
-  // Writes one stream and returns its end. May overwrite kHuffmanSlack bytes behind it.
+  // Writes the stream of in[0], in[4], in[8], ..., `n` symbols, and returns its end. May overwrite kHuffmanSlack bytes
+  // behind it.
   std::uint8_t* (*encode)(const std::uint8_t* in, std::size_t n, const std::uint64_t* table, std::uint8_t* out);
   // Decodes blocks[0, count-1], count = 1 or 2. False when a stream does not end where its last symbol ends.
-  bool (*decode)(const HuffmanStreams* blocks, std::size_t count);
+  bool (*decode)(const HuffmanBlock* blocks, std::size_t count);
 };
 
 extern const HuffmanKernels kHuffmanScalar;

@@ -5,6 +5,11 @@
 #pragma once
 
 #include <cstring>
+#include <utility>
+
+#if defined(__BMI2__)
+#include <immintrin.h>
+#endif
 
 #include "codec/huffman.h"
 
@@ -39,29 +44,34 @@ void Count(const std::uint8_t* in, std::size_t n, std::uint32_t* counts) {
 // Bits gather at the top of `bits`, the newest highest, and leave in whole bytes. An entry's low bits, its length, are
 // or-ed in with the code: they fall below the valid bits, but for the last one before a flush, where they are cut off.
 std::uint8_t* Encode(const std::uint8_t* in, std::size_t n, const std::uint64_t* table, std::uint8_t* out) {
+  constexpr std::size_t kStep = kHuffmanStreams;
   constexpr std::uint64_t kCodeMask = ~std::uint64_t{63};
   std::uint64_t bits = 0;
   std::uint64_t used = 0;  // Valid bits, in the low six bits.
   std::size_t i = 0;
-  for (; i + 5 <= n; i += 5) {  // At most 7 + 5 * 11 = 62 bits.
-    const std::uint64_t e0 = table[in[i]];
-    const std::uint64_t e1 = table[in[i + 1]];
-    const std::uint64_t e2 = table[in[i + 2]];
-    const std::uint64_t e3 = table[in[i + 3]];
-    const std::uint64_t e4 = table[in[i + 4]];
-    bits = bits >> (e0 & 63) | e0;
-    bits = bits >> (e1 & 63) | e1;
-    bits = bits >> (e2 & 63) | e2;
-    bits = bits >> (e3 & 63) | e3;
+  for (; i + 5 <= n; i += 5, in += 5 * kStep) {  // At most 7 + 5 * 11 = 62 bits.
+    const std::uint64_t e0 = table[in[0]];
+    const std::uint64_t e1 = table[in[kStep]];
+    const std::uint64_t e2 = table[in[2 * kStep]];
+    const std::uint64_t e3 = table[in[3 * kStep]];
+    const std::uint64_t e4 = table[in[4 * kStep]];
+    // Joined in pairs first: only two steps of five depend on the symbols before.
+    const std::uint64_t used01 = e0 + e1;
+    const std::uint64_t used23 = e2 + e3;
+    const std::uint64_t bits01 = e0 >> (e1 & 63) | e1;
+    const std::uint64_t bits23 = e2 >> (e3 & 63) | e3;
+    const std::uint64_t used0123 = used01 + used23;
+    const std::uint64_t bits0123 = bits01 >> (used23 & 63) | bits23;
+    bits = bits >> (used0123 & 63) | bits0123;
     bits = bits >> (e4 & 63) | (e4 & kCodeMask);
-    used = (used + (e0 + e1) + (e2 + e3) + e4) & 63;
+    used = (used + used0123 + e4) & 63;
     const std::uint64_t valid = bits >> (64 - used);
     std::memcpy(out, &valid, sizeof valid);
     out += used >> 3;
     used &= 7;
   }
-  for (; i < n; ++i) {
-    const std::uint64_t e = table[in[i]];
+  for (; i < n; ++i, in += kStep) {
+    const std::uint64_t e = table[*in];
     bits = bits >> (e & 63) | (e & kCodeMask);
     used += e & 63;
   }
@@ -77,76 +87,85 @@ struct Position {
   std::uint64_t shift;
 };
 
-constexpr std::uint64_t kIndexMask = (std::uint64_t{1} << kMaxCodeBits) - 1;
 constexpr std::uint64_t kSentinel = std::uint64_t{1} << 63;
 constexpr std::size_t kSymbolsPerRefill = 5;
 // Bytes that a refill and its symbols move on at most: (7 + 5 * 11) / 8.
 constexpr std::ptrdiff_t kBytesPerRefill = 7;
 
+inline std::size_t TableIndex(std::uint64_t bits) {
+#if defined(__BMI2__)
+  return _bzhi_u64(bits, kMaxCodeBits);
+#else
+  return bits & ((std::uint64_t{1} << kMaxCodeBits) - 1);
+#endif
+}
+
 // Refills that no stream of the blocks can fail to have bytes and symbols for.
 template <std::size_t kBlocks>
-std::size_t SafeRefills(const HuffmanStreams* blocks, const Position* positions, std::size_t done) {
+std::size_t SafeRefills(const HuffmanBlock* blocks, const Position* positions, std::size_t done) {
   std::size_t refills = ~std::size_t{0};
   for (std::size_t b = 0; b < kBlocks; ++b) {
+    const std::size_t by_symbols = (blocks[b].symbols / kHuffmanStreams - done) / kSymbolsPerRefill;
+    refills = by_symbols < refills ? by_symbols : refills;
     for (std::size_t s = 0; s < kHuffmanStreams; ++s) {
       const std::ptrdiff_t left = blocks[b].end[s] - positions[b * kHuffmanStreams + s].in;
       const std::size_t by_bytes = left < 8 ? 0 : static_cast<std::size_t>((left - 8) / kBytesPerRefill) + 1;
-      const std::size_t by_symbols = (blocks[b].symbols[s] - done) / kSymbolsPerRefill;
       refills = by_bytes < refills ? by_bytes : refills;
-      refills = by_symbols < refills ? by_symbols : refills;
     }
   }
   return refills;
 }
 
-// Decodes the common part of the streams without looking at bounds between SafeRefills; returns symbols done in each.
+// The kStream-th of the streams of up to two blocks.
+template <std::size_t kStream>
+[[gnu::always_inline]] inline void DecodeSymbol(const HuffmanBlock* blocks, std::uint64_t* bits, std::uint8_t* out0,
+                                                std::uint8_t* out1, std::size_t round) {
+  constexpr bool kSecond = kStream >= kHuffmanStreams;
+  const unsigned entry = blocks[kSecond ? 1 : 0].table[TableIndex(bits[kStream])];
+  (kSecond ? out1 : out0)[round * kHuffmanStreams + kStream % kHuffmanStreams] = static_cast<std::uint8_t>(entry);
+  bits[kStream] >>= (entry >> 8) & 63;
+}
+
 // A refill sets a sentinel above the 63 bits it takes, so that the zeros above it tell what was consumed.
-template <std::size_t kBlocks>
-std::size_t DecodeFast(const HuffmanStreams* blocks, Position* positions) {
-  constexpr std::size_t kStreams = kBlocks * kHuffmanStreams;
+inline std::uint64_t Refill(Position position) { return (Load64(position.in) | kSentinel) >> position.shift; }
+
+template <std::size_t kStream>
+[[gnu::always_inline]] inline void Advance(std::uint64_t* bits, Position* positions) {
+  const auto consumed = static_cast<std::uint64_t>(__builtin_clzll(bits[kStream]));
+  positions[kStream] = {positions[kStream].in + (consumed >> 3), consumed & 7};
+}
+
+// Decodes what the streams have in common without looking at bounds between SafeRefills; returns the symbols done in
+// each stream. Unrolled by hand, in effect: the bits of all streams must stay in registers.
+template <std::size_t... kStream>
+std::size_t DecodeFast(const HuffmanBlock* blocks, Position* positions, std::index_sequence<kStream...>) {
+  constexpr std::size_t kBlocks = sizeof...(kStream) / kHuffmanStreams;
   std::size_t done = 0;
   while (std::size_t refills = SafeRefills<kBlocks>(blocks, positions, done)) {
-    const std::uint8_t* in[kStreams];
-    std::uint64_t bits[kStreams];
-    std::uint8_t* out[kStreams];
-    for (std::size_t s = 0; s < kStreams; ++s) {
-      in[s] = positions[s].in;
-      bits[s] = (Load64(in[s]) | kSentinel) >> positions[s].shift;
-      out[s] = blocks[s / kHuffmanStreams].out[s % kHuffmanStreams];
-    }
-    const std::uint16_t* const table0 = blocks[0].table;
-    const std::uint16_t* const table1 = blocks[kBlocks - 1].table;
-    for (;;) {
-      for (std::size_t j = 0; j < kSymbolsPerRefill; ++j) {
-        for (std::size_t s = 0; s < kStreams; ++s) {
-          const std::uint16_t entry = (s < kHuffmanStreams ? table0 : table1)[bits[s] & kIndexMask];
-          bits[s] >>= entry & 63;
-          out[s][done + j] = static_cast<std::uint8_t>(entry >> 8);
-        }
-      }
-      done += kSymbolsPerRefill;
-      --refills;
-      for (std::size_t s = 0; s < kStreams; ++s) {
-        const auto consumed = static_cast<std::uint64_t>(__builtin_clzll(bits[s]));
-        in[s] += consumed >> 3;
-        if (refills == 0) {
-          positions[s] = {in[s], consumed & 7};
-        } else {
-          bits[s] = (Load64(in[s]) | kSentinel) >> (consumed & 7);
-        }
-      }
-      if (refills == 0) break;
+    std::uint8_t* out0 = blocks[0].out + done * kHuffmanStreams;
+    std::uint8_t* out1 = blocks[kBlocks - 1].out + done * kHuffmanStreams;
+    done += refills * kSymbolsPerRefill;
+    for (; refills > 0; --refills) {
+      std::uint64_t bits[sizeof...(kStream)] = {Refill(positions[kStream])...};
+      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 0), ...);
+      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 1), ...);
+      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 2), ...);
+      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 3), ...);
+      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 4), ...);
+      (Advance<kStream>(bits, positions), ...);
+      out0 += kSymbolsPerRefill * kHuffmanStreams;
+      out1 += kSymbolsPerRefill * kHuffmanStreams;
     }
   }
   return done;
 }
 
-// Decodes the rest of one stream. False unless the stream ends within its last byte and only zero bits follow.
-bool FinishStream(const std::uint16_t* table, const std::uint8_t* begin, const std::uint8_t* end, Position position,
-                  std::uint8_t* out, std::size_t symbols) {
-  const auto size = static_cast<std::uint64_t>(end - begin);
+// Decodes symbols [done, end) of stream `s`. False unless the stream ends within its last byte and only zeros follow.
+bool FinishStream(const HuffmanBlock& block, std::size_t s, Position position, std::size_t done) {
+  const std::uint8_t* const begin = block.begin[s];
+  const auto size = static_cast<std::uint64_t>(block.end[s] - begin);
   std::uint64_t bit = static_cast<std::uint64_t>(position.in - begin) * 8 + position.shift;
-  for (std::size_t i = 0; i < symbols;) {
+  for (std::size_t i = done * kHuffmanStreams + s; i < block.symbols;) {
     const std::uint64_t byte = bit >> 3;
     if (byte > size) return false;
     std::uint64_t bits = 0;  // Zeros stand behind the end.
@@ -156,37 +175,31 @@ bool FinishStream(const std::uint16_t* table, const std::uint8_t* begin, const s
       std::memcpy(&bits, begin + byte, static_cast<std::size_t>(size - byte));
     }
     bits >>= bit & 7;
-    const std::size_t stop = symbols - i < kSymbolsPerRefill ? symbols : i + kSymbolsPerRefill;
-    for (; i < stop; ++i) {
-      const std::uint16_t entry = table[bits & kIndexMask];
-      bits >>= entry & 63;
-      bit += entry & 63;
-      out[i] = static_cast<std::uint8_t>(entry >> 8);
+    for (std::size_t j = 0; j < kSymbolsPerRefill && i < block.symbols; ++j, i += kHuffmanStreams) {
+      const unsigned entry = block.table[TableIndex(bits)];
+      bits >>= (entry >> 8) & 63;
+      bit += entry >> 8;
+      block.out[i] = static_cast<std::uint8_t>(entry);
     }
   }
   if (bit > 8 * size || 8 * size - bit >= 8) return false;
-  return bit == 8 * size || end[-1] >> (bit & 7) == 0;
+  return bit == 8 * size || begin[size - 1] >> (bit & 7) == 0;
 }
 
 template <std::size_t kBlocks>
-bool DecodeBlocks(const HuffmanStreams* blocks) {
+bool DecodeBlocks(const HuffmanBlock* blocks) {
   Position positions[kBlocks * kHuffmanStreams];
   for (std::size_t s = 0; s < kBlocks * kHuffmanStreams; ++s) {
     positions[s] = {blocks[s / kHuffmanStreams].begin[s % kHuffmanStreams], 0};
   }
-  const std::size_t done = DecodeFast<kBlocks>(blocks, positions);
+  const std::size_t done = DecodeFast(blocks, positions, std::make_index_sequence<kBlocks * kHuffmanStreams>());
   for (std::size_t s = 0; s < kBlocks * kHuffmanStreams; ++s) {
-    const HuffmanStreams& block = blocks[s / kHuffmanStreams];
-    const std::size_t k = s % kHuffmanStreams;
-    if (!FinishStream(block.table, block.begin[k], block.end[k], positions[s], block.out[k] + done,
-                      block.symbols[k] - done)) {
-      return false;
-    }
+    if (!FinishStream(blocks[s / kHuffmanStreams], s % kHuffmanStreams, positions[s], done)) return false;
   }
   return true;
 }
 
-bool Decode(const HuffmanStreams* blocks, std::size_t count) {
+bool Decode(const HuffmanBlock* blocks, std::size_t count) {
   return count == 2 ? DecodeBlocks<2>(blocks) : DecodeBlocks<1>(blocks);
 }
 
