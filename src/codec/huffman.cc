@@ -155,7 +155,7 @@ void BuildDecodeTable(const CodeLengths& lengths, DecodeTable& table) {
   VisitCodes(
       OrderCanonically(lengths),
       [&](std::uint8_t symbol, std::uint32_t code, unsigned length) {
-        table[code] = static_cast<std::uint16_t>(length << 8 | symbol);
+        table[code] = static_cast<std::uint16_t>(symbol << 8 | length);
       },
       [&](unsigned length) {
         if (length == kMaxCodeBits) return;
@@ -206,7 +206,7 @@ class NibbleReader {
   bool ok_ = true;
 };
 
-// Symbols of stream s: every fourth of n, beginning with symbol s.
+// Symbols of stream s: every fourth of n.
 std::size_t StreamSymbols(std::size_t n, std::size_t s) { return (n + kHuffmanStreams - 1 - s) / kHuffmanStreams; }
 
 // What decoding a job needs. False if the body is malformed so far.
@@ -340,7 +340,7 @@ std::size_t HuffmanEncode(const std::uint8_t* in, std::size_t n, const CodeLengt
   std::uint8_t* const jump = out + WriteCodebook(lengths, out);
   std::uint8_t* next = jump + kJumpTableBytes;
   for (std::size_t s = 0; s < kHuffmanStreams; ++s) {
-    std::uint8_t* const end = kernels.encode(in + s, StreamSymbols(n, s), table.data(), next);
+    std::uint8_t* const end = kernels.encode(in + n - 1 - s, StreamSymbols(n, s), table.data(), next);
     // 16,384 symbols take at most 22,528 bytes.
     if (s + 1 < kHuffmanStreams) {
       StoreLittle(static_cast<std::uint16_t>(end - next), reinterpret_cast<std::byte*>(jump + 2 * s));

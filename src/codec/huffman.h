@@ -67,12 +67,12 @@ Status HuffmanDecode(std::span<const HuffmanJob> jobs);
 
 // --- Kernels, one table a CPU level.
 
-// A decoding table: index = the next kMaxCodeBits bits, first bit lowest; entry = code bits << 8 | symbol.
+// A decoding table: index = the next kMaxCodeBits bits, first bit lowest; entry = symbol << 8 | code bits.
 using DecodeTable = std::array<std::uint16_t, std::size_t{1} << kMaxCodeBits>;
 // An encoding table: entry = (code, its first bit lowest) << (64 - bits) | bits.
 using EncodeTable = std::array<std::uint64_t, 256>;
 
-// One block to decode: symbol i is the next of stream i % 4.
+// One block to decode. It is coded back to front: symbol `symbols - 1 - j` is the next of stream j % 4.
 struct HuffmanBlock {
   DecodeTable table;
   const std::uint8_t* begin[kHuffmanStreams];
@@ -83,9 +83,9 @@ struct HuffmanBlock {
 
 struct HuffmanKernels {
   void (*count)(const std::uint8_t* in, std::size_t n, std::uint32_t* counts);
-  // Writes the stream of in[0], in[4], in[8], ..., `n` symbols, and returns its end. May overwrite kHuffmanSlack bytes
-  // behind it.
-  std::uint8_t* (*encode)(const std::uint8_t* in, std::size_t n, const std::uint64_t* table, std::uint8_t* out);
+  // Writes the stream of *last, last[-4], last[-8], ..., `n` symbols, and returns its end. May overwrite kHuffmanSlack
+  // bytes behind it.
+  std::uint8_t* (*encode)(const std::uint8_t* last, std::size_t n, const std::uint64_t* table, std::uint8_t* out);
   // Decodes blocks[0, count-1], count = 1 or 2. False when a stream does not end where its last symbol ends.
   bool (*decode)(const HuffmanBlock* blocks, std::size_t count);
 };

@@ -43,18 +43,17 @@ void Count(const std::uint8_t* in, std::size_t n, std::uint32_t* counts) {
 
 // Bits gather at the top of `bits`, the newest highest, and leave in whole bytes. An entry's low bits, its length, are
 // or-ed in with the code: they fall below the valid bits, but for the last one before a flush, where they are cut off.
-std::uint8_t* Encode(const std::uint8_t* in, std::size_t n, const std::uint64_t* table, std::uint8_t* out) {
-  constexpr std::size_t kStep = kHuffmanStreams;
+std::uint8_t* Encode(const std::uint8_t* last, std::size_t n, const std::uint64_t* table, std::uint8_t* out) {
+  constexpr auto kStep = static_cast<std::ptrdiff_t>(kHuffmanStreams);
   constexpr std::uint64_t kCodeMask = ~std::uint64_t{63};
   std::uint64_t bits = 0;
-  std::uint64_t used = 0;  // Valid bits, in the low six bits.
-  std::size_t i = 0;
-  for (; i + 5 <= n; i += 5, in += 5 * kStep) {  // At most 7 + 5 * 11 = 62 bits.
-    const std::uint64_t e0 = table[in[0]];
-    const std::uint64_t e1 = table[in[kStep]];
-    const std::uint64_t e2 = table[in[2 * kStep]];
-    const std::uint64_t e3 = table[in[3 * kStep]];
-    const std::uint64_t e4 = table[in[4 * kStep]];
+  std::uint64_t used = 0;                      // Valid bits, in the low six bits.
+  for (; n >= 5; n -= 5, last -= 5 * kStep) {  // At most 7 + 5 * 11 = 62 bits.
+    const std::uint64_t e0 = table[last[0]];
+    const std::uint64_t e1 = table[last[-kStep]];
+    const std::uint64_t e2 = table[last[-2 * kStep]];
+    const std::uint64_t e3 = table[last[-3 * kStep]];
+    const std::uint64_t e4 = table[last[-4 * kStep]];
     // Joined in pairs first: only two steps of five depend on the symbols before.
     const std::uint64_t used01 = e0 + e1;
     const std::uint64_t used23 = e2 + e3;
@@ -70,8 +69,8 @@ std::uint8_t* Encode(const std::uint8_t* in, std::size_t n, const std::uint64_t*
     out += used >> 3;
     used &= 7;
   }
-  for (; i < n; ++i, in += kStep) {
-    const std::uint64_t e = table[*in];
+  for (; n > 0; --n, last -= kStep) {
+    const std::uint64_t e = table[*last];
     bits = bits >> (e & 63) | (e & kCodeMask);
     used += e & 63;
   }
@@ -105,7 +104,8 @@ template <std::size_t kBlocks>
 std::size_t SafeRefills(const HuffmanBlock* blocks, const Position* positions, std::size_t done) {
   std::size_t refills = ~std::size_t{0};
   for (std::size_t b = 0; b < kBlocks; ++b) {
-    const std::size_t by_symbols = (blocks[b].symbols / kHuffmanStreams - done) / kSymbolsPerRefill;
+    // The first symbol of the block, in memory, is left over: see DecodeSymbol.
+    const std::size_t by_symbols = ((blocks[b].symbols - 1) / kHuffmanStreams - done) / kSymbolsPerRefill;
     refills = by_symbols < refills ? by_symbols : refills;
     for (std::size_t s = 0; s < kHuffmanStreams; ++s) {
       const std::ptrdiff_t left = blocks[b].end[s] - positions[b * kHuffmanStreams + s].in;
@@ -116,14 +116,17 @@ std::size_t SafeRefills(const HuffmanBlock* blocks, const Position* positions, s
   return refills;
 }
 
-// The kStream-th of the streams of up to two blocks.
+// Decodes a symbol of the kStream-th of the streams of up to two blocks. Outputs run backwards, so that one 16-bit
+// store of the entry will do: its lower byte, the code bits, lands where the next symbol will overwrite it.
 template <std::size_t kStream>
-[[gnu::always_inline]] inline void DecodeSymbol(const HuffmanBlock* blocks, std::uint64_t* bits, std::uint8_t* out0,
-                                                std::uint8_t* out1, std::size_t round) {
-  constexpr bool kSecond = kStream >= kHuffmanStreams;
-  const unsigned entry = blocks[kSecond ? 1 : 0].table[TableIndex(bits[kStream])];
-  (kSecond ? out1 : out0)[round * kHuffmanStreams + kStream % kHuffmanStreams] = static_cast<std::uint8_t>(entry);
-  bits[kStream] >>= (entry >> 8) & 63;
+[[gnu::always_inline]] inline void DecodeSymbol(const HuffmanBlock* blocks, std::uint64_t* bits, std::uint8_t* end0,
+                                                std::uint8_t* end1, std::ptrdiff_t round) {
+  constexpr std::size_t kBlock = kStream / kHuffmanStreams;
+  constexpr auto kInBlock = static_cast<std::ptrdiff_t>(kStream % kHuffmanStreams);
+  const std::uint16_t entry = blocks[kBlock].table[TableIndex(bits[kStream])];
+  bits[kStream] >>= entry & 63;
+  std::memcpy((kBlock == 0 ? end0 : end1) - 2 - kInBlock - round * static_cast<std::ptrdiff_t>(kHuffmanStreams), &entry,
+              sizeof entry);
 }
 
 // A refill sets a sentinel above the 63 bits it takes, so that the zeros above it tell what was consumed.
@@ -138,29 +141,30 @@ template <std::size_t kStream>
 // Decodes what the streams have in common without looking at bounds between SafeRefills; returns the symbols done in
 // each stream. Unrolled by hand, in effect: the bits of all streams must stay in registers.
 template <std::size_t... kStream>
-std::size_t DecodeFast(const HuffmanBlock* blocks, Position* positions, std::index_sequence<kStream...>) {
+std::size_t DecodeFast(const HuffmanBlock* blocks, Position* positions, std::size_t done,
+                       std::index_sequence<kStream...>) {
   constexpr std::size_t kBlocks = sizeof...(kStream) / kHuffmanStreams;
-  std::size_t done = 0;
   while (std::size_t refills = SafeRefills<kBlocks>(blocks, positions, done)) {
-    std::uint8_t* out0 = blocks[0].out + done * kHuffmanStreams;
-    std::uint8_t* out1 = blocks[kBlocks - 1].out + done * kHuffmanStreams;
+    std::uint8_t* end0 = blocks[0].out + blocks[0].symbols - done * kHuffmanStreams;
+    std::uint8_t* end1 = blocks[kBlocks - 1].out + blocks[kBlocks - 1].symbols - done * kHuffmanStreams;
     done += refills * kSymbolsPerRefill;
     for (; refills > 0; --refills) {
       std::uint64_t bits[sizeof...(kStream)] = {Refill(positions[kStream])...};
-      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 0), ...);
-      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 1), ...);
-      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 2), ...);
-      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 3), ...);
-      (DecodeSymbol<kStream>(blocks, bits, out0, out1, 4), ...);
+      (DecodeSymbol<kStream>(blocks, bits, end0, end1, 0), ...);
+      (DecodeSymbol<kStream>(blocks, bits, end0, end1, 1), ...);
+      (DecodeSymbol<kStream>(blocks, bits, end0, end1, 2), ...);
+      (DecodeSymbol<kStream>(blocks, bits, end0, end1, 3), ...);
+      (DecodeSymbol<kStream>(blocks, bits, end0, end1, 4), ...);
       (Advance<kStream>(bits, positions), ...);
-      out0 += kSymbolsPerRefill * kHuffmanStreams;
-      out1 += kSymbolsPerRefill * kHuffmanStreams;
+      end0 -= kSymbolsPerRefill * kHuffmanStreams;
+      end1 -= kSymbolsPerRefill * kHuffmanStreams;
     }
   }
   return done;
 }
 
-// Decodes symbols [done, end) of stream `s`. False unless the stream ends within its last byte and only zeros follow.
+// Decodes what is left of stream `s` behind its first `done` symbols. False unless the stream ends within its last byte
+// and only zeros follow.
 bool FinishStream(const HuffmanBlock& block, std::size_t s, Position position, std::size_t done) {
   const std::uint8_t* const begin = block.begin[s];
   const auto size = static_cast<std::uint64_t>(block.end[s] - begin);
@@ -177,30 +181,31 @@ bool FinishStream(const HuffmanBlock& block, std::size_t s, Position position, s
     bits >>= bit & 7;
     for (std::size_t j = 0; j < kSymbolsPerRefill && i < block.symbols; ++j, i += kHuffmanStreams) {
       const unsigned entry = block.table[TableIndex(bits)];
-      bits >>= (entry >> 8) & 63;
-      bit += entry >> 8;
-      block.out[i] = static_cast<std::uint8_t>(entry);
+      bits >>= entry & 63;
+      bit += entry & 63;
+      block.out[block.symbols - 1 - i] = static_cast<std::uint8_t>(entry >> 8);
     }
   }
   if (bit > 8 * size || 8 * size - bit >= 8) return false;
   return bit == 8 * size || begin[size - 1] >> (bit & 7) == 0;
 }
 
-template <std::size_t kBlocks>
-bool DecodeBlocks(const HuffmanBlock* blocks) {
-  Position positions[kBlocks * kHuffmanStreams];
-  for (std::size_t s = 0; s < kBlocks * kHuffmanStreams; ++s) {
-    positions[s] = {blocks[s / kHuffmanStreams].begin[s % kHuffmanStreams], 0};
+bool Decode(const HuffmanBlock* blocks, std::size_t count) {
+  constexpr auto kOne = std::make_index_sequence<kHuffmanStreams>();
+  constexpr auto kTwo = std::make_index_sequence<2 * kHuffmanStreams>();
+  Position positions[2 * kHuffmanStreams];
+  for (std::size_t b = 0; b < count; ++b) {
+    for (std::size_t s = 0; s < kHuffmanStreams; ++s) positions[b * kHuffmanStreams + s] = {blocks[b].begin[s], 0};
   }
-  const std::size_t done = DecodeFast(blocks, positions, std::make_index_sequence<kBlocks * kHuffmanStreams>());
-  for (std::size_t s = 0; s < kBlocks * kHuffmanStreams; ++s) {
-    if (!FinishStream(blocks[s / kHuffmanStreams], s % kHuffmanStreams, positions[s], done)) return false;
+  const std::size_t common = count == 2 ? DecodeFast(blocks, positions, 0, kTwo) : 0;
+  for (std::size_t b = 0; b < count; ++b) {
+    Position* const own = positions + b * kHuffmanStreams;
+    const std::size_t done = DecodeFast(blocks + b, own, common, kOne);
+    for (std::size_t s = 0; s < kHuffmanStreams; ++s) {
+      if (!FinishStream(blocks[b], s, own[s], done)) return false;
+    }
   }
   return true;
-}
-
-bool Decode(const HuffmanBlock* blocks, std::size_t count) {
-  return count == 2 ? DecodeBlocks<2>(blocks) : DecodeBlocks<1>(blocks);
 }
 
 }  // namespace
