@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/codec.h"
 
+#include "codec/exponent.h"
 #include "codec/lmc.h"
 #include "codec/zstd_codec.h"
 
@@ -37,6 +38,8 @@ const ChunkCodec* DecoderOf(CodecId id) {
       return zstd.get();
     case CodecId::kLmc:
       return &LmcDecoder();
+    case CodecId::kExponent:
+      return &ExponentDecoder();
     default:
       return nullptr;
   }

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "codec/exponent.h"
 #include "codec/lmc.h"
 #include "codec/zstd_codec.h"
 
@@ -72,7 +73,8 @@ CodecSet CodecSet::Of(const EncodeOptions& options) {
     set.integers_ = {zstd};
     return set;
   }
-  const ChunkCodec* tensors = set.Own(NewLmcCodec({.subtract = options.lmc_subtract}));
+  const ChunkCodec* tensors = set.Own(
+      options.codec == CodecChoice::kLmc ? NewLmcCodec({.subtract = options.lmc_subtract}) : NewExponentCodec());
   set.floats_ = {tensors};
   set.integers_ = {tensors, zstd};  // Indices, masks and token ids repeat in ways that only a match finder sees.
   return set;
