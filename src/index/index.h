@@ -6,7 +6,7 @@
 // microseconds, no fsync. That survives the death of the process (the page cache holds the journal); what a power cut
 // may take is a suffix of the journal, never something in the middle. SyncJournal() makes everything committed so far
 // durable against a power cut as well. Checkpoint() applies the journal to LMDB in one fully synced transaction and
-// drops the part that was applied. Open() replays what LMDB has not seen, up to the first entry that is torn.
+// drops the part that was applied. Open() replays what LMDB has not seen, up to the first entry that is torn or lost.
 //
 // Reads consult the rows not yet in LMDB first, then LMDB. Every row in LMDB carries a checksum over its key and value
 // (LMDB has none): a mismatch is kCorruption, never a wrong value.
@@ -71,16 +71,26 @@ class WriteBatch {
 };
 
 struct IndexOptions {
-  std::string lmdb_directory;     // Made if absent; must be on a local file system.
-  std::string journal_directory;  // Made if absent.
-  FileOps* files = nullptr;       // For the journal; must outlive the index. LMDB does its own I/O.
+  std::string lmdb_directory;                         // Made if absent; must be on a local file system.
+  std::string journal_directory;                      // Made if absent.
+  FileOps* files = nullptr;                           // For the journal; must outlive the index. LMDB does its own I/O.
   std::uint64_t map_bytes = std::uint64_t{64} << 30;  // Address space, not memory; grown when full.
+};
+
+// What Open() found in the journal.
+struct Recovery {
+  std::uint64_t replayed_batches = 0;
+  // Bytes behind the end of what could be replayed: what a power cut or a kill in the middle of an append left.
+  std::uint64_t dropped_bytes = 0;
+  // Intact batches among them, which cannot be used since one before them is lost. Only a power cut that lost unsynced
+  // pages out of order, or damage to entries nobody had synced, leaves such.
+  std::uint64_t dropped_batches = 0;
 };
 
 class Index {
  public:
-  // Opens or creates, and replays the journal. kCorruption when LMDB's files do not hold together or a journal entry
-  // other than the last is damaged with valid entries behind it.
+  // Opens or creates, and replays the journal. kCorruption when LMDB's files do not hold together, or when a journal
+  // entry is damaged or missing that is known to have been durable (later entries say so).
   static Result<std::unique_ptr<Index>> Open(const IndexOptions& options);
   // Does not checkpoint: what was committed stays in the journal.
   ~Index();
@@ -96,8 +106,9 @@ class Index {
   // The same, descending from the last row with the prefix that is <= `from` (an empty `from`: the last).
   Status ScanBackward(Table table, std::string_view prefix, std::string_view from, const Visitor& visit) const;
 
-  // Journals the batch and makes it visible. After a failure (kNoSpace, kIo) nothing of it is visible and it will not
-  // be replayed. Returns its sequence number (1, 2, ...).
+  // Journals the batch and makes it visible. After a failure (kNoSpace, kIo; kInvalidArgument for a key of impossible
+  // length or a batch beyond 1 GiB) nothing of it is visible and it will not be replayed. Returns its sequence number
+  // (1, 2, ...); for an empty batch, which is not journaled, that of the last one.
   Result<std::uint64_t> Commit(const WriteBatch& batch);
 
   // Everything committed before the call is durable when it returns. Concurrent callers share one fdatasync.
@@ -106,6 +117,8 @@ class Index {
   // Moves everything committed before the call into LMDB, durably, and drops that part of the journal. Concurrent
   // callers wait for each other. Bounded memory: rows are applied in one transaction.
   Status Checkpoint();
+
+  const Recovery& recovery() const;
 
   // Bytes of journal not yet in LMDB, and of LMDB's file: for deciding when to checkpoint, and for `status`.
   std::uint64_t journal_bytes() const;
