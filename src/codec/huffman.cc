@@ -73,22 +73,62 @@ void TreeDepths(const std::array<std::uint32_t, 256>& sorted, std::size_t leaves
   std::copy_n(depth.begin(), leaves, depths);
 }
 
-// Codes a length, as after depths are cut to the limit and the code is made complete again: each step moves the deepest
-// code above the limit one down and hangs one of the too many codes at the limit beside it.
-std::array<std::uint32_t, kMaxCodeBits + 1> LimitedLengthCounts(const std::uint8_t* depths, std::size_t leaves) {
-  std::array<std::uint32_t, kMaxCodeBits + 1> codes = {};
-  std::uint32_t kraft = 0;
+// How many codes have each length.
+using LengthCounts = std::array<std::uint32_t, kMaxCodeBits + 1>;
+
+// The place in ascending order of the lightest symbol of `length`: lighter ones have longer codes.
+std::size_t LightestOf(const LengthCounts& codes, unsigned length) {
+  std::size_t place = 0;
+  for (unsigned longer = length + 1; longer <= kMaxCodeBits; ++longer) place += codes[longer];
+  return place;
+}
+
+// Cuts depths to the limit and makes the code complete again, near the least cost. Space is counted in units of the
+// longest code: first the symbols whose weight is least for the space they free get a bit more, until the code fits;
+// then the space that is left over goes to the heaviest symbols that fit into it.
+LengthCounts LimitedLengthCounts(const std::array<std::uint32_t, 256>& sorted, const std::uint8_t* depths,
+                                 std::size_t leaves) {
+  LengthCounts codes = {};
+  std::int64_t excess = -(std::int64_t{1} << kMaxCodeBits);
   for (std::size_t i = 0; i < leaves; ++i) {
     const unsigned length = std::min<unsigned>(depths[i], kMaxCodeBits);
     ++codes[length];
-    kraft += 1u << (kMaxCodeBits - length);
+    excess += std::int64_t{1} << (kMaxCodeBits - length);
   }
-  for (; kraft > 1u << kMaxCodeBits; --kraft) {
-    unsigned length = kMaxCodeBits - 1;
-    while (codes[length] == 0) --length;
-    --codes[length];
-    codes[length + 1] += 2;
-    --codes[kMaxCodeBits];
+  while (excess > 0) {
+    unsigned best = 0;
+    std::int64_t best_weight = 0;
+    std::int64_t best_freed = 0;
+    std::size_t place = codes[kMaxCodeBits];
+    for (unsigned length = kMaxCodeBits - 1; length > 0; place += codes[length--]) {
+      if (codes[length] == 0) continue;
+      const std::int64_t weight = sorted[place] >> 8;
+      const std::int64_t freed = std::min(excess, std::int64_t{1} << (kMaxCodeBits - length - 1));
+      if (best == 0 || weight * best_freed < best_weight * freed) {
+        best = length;
+        best_weight = weight;
+        best_freed = freed;
+      }
+    }
+    --codes[best];
+    ++codes[best + 1];
+    excess -= std::int64_t{1} << (kMaxCodeBits - best - 1);
+  }
+  while (excess < 0) {
+    unsigned best = 0;
+    std::uint32_t best_weight = 0;
+    for (unsigned length = kMaxCodeBits; length > 1 && std::int64_t{1} << (kMaxCodeBits - length) <= -excess;
+         --length) {
+      if (codes[length] == 0) continue;
+      const std::uint32_t weight = sorted[LightestOf(codes, length) + codes[length] - 1] >> 8;
+      if (best == 0 || weight > best_weight) {
+        best = length;
+        best_weight = weight;
+      }
+    }
+    --codes[best];
+    ++codes[best - 1];
+    excess += std::int64_t{1} << (kMaxCodeBits - best);
   }
   return codes;
 }
@@ -248,7 +288,7 @@ CodeLengths BuildCodeLengths(const SymbolCounts& counts) {
   assert(leaves >= 2);
   std::array<std::uint8_t, 256> depths;
   TreeDepths(sorted, leaves, depths.data());
-  const auto codes = LimitedLengthCounts(depths.data(), leaves);
+  const LengthCounts codes = LimitedLengthCounts(sorted, depths.data(), leaves);
   CodeLengths lengths = {};
   std::size_t i = 0;
   for (unsigned length = kMaxCodeBits; length > 0; --length) {
