@@ -47,9 +47,49 @@ unsigned LaneMask(__m256i lanes) { return static_cast<unsigned>(_mm256_movemask_
 __m256i LoadBytes(const std::uint8_t* from) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
 }
-__m256i Gather(const void* table, __m256i index, int scale_is_8) {
-  return scale_is_8 ? _mm256_i32gather_epi32(static_cast<const int*>(table), index, 8)
-                    : _mm256_i32gather_epi32(static_cast<const int*>(table), index, 4);
+
+// Table look-ups by eight 32-bit indices. Plain loads: on AMD's Zen 3 they take two thirds of the time of vpgatherdd.
+struct Indices {
+  explicit Indices(__m256i index) {
+    const __m128i low = _mm256_castsi256_si128(index);
+    const __m128i high = _mm256_extracti128_si256(index, 1);
+    pairs[0] = static_cast<std::uint64_t>(_mm_cvtsi128_si64(low));
+    pairs[1] = static_cast<std::uint64_t>(_mm_extract_epi64(low, 1));
+    pairs[2] = static_cast<std::uint64_t>(_mm_cvtsi128_si64(high));
+    pairs[3] = static_cast<std::uint64_t>(_mm_extract_epi64(high, 1));
+  }
+  std::size_t even(std::size_t pair) const { return static_cast<std::uint32_t>(pairs[pair]); }
+  std::size_t odd(std::size_t pair) const { return pairs[pair] >> 32; }
+  std::uint64_t pairs[4];
+};
+
+__m256i LookUp(const AnsDecodeEntry* table, __m256i index) {
+  const Indices at(index);
+  const auto entry = [table](std::size_t i) { return static_cast<int>(table[i]); };
+  __m128i low = _mm_cvtsi32_si128(entry(at.even(0)));
+  low = _mm_insert_epi32(low, entry(at.odd(0)), 1);
+  low = _mm_insert_epi32(low, entry(at.even(1)), 2);
+  low = _mm_insert_epi32(low, entry(at.odd(1)), 3);
+  __m128i high = _mm_cvtsi32_si128(entry(at.even(2)));
+  high = _mm_insert_epi32(high, entry(at.odd(2)), 1);
+  high = _mm_insert_epi32(high, entry(at.even(3)), 2);
+  high = _mm_insert_epi32(high, entry(at.odd(3)), 3);
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+
+struct EncodeFields {
+  __m256i reciprocal;
+  __m256i packed;
+};
+EncodeFields LookUp(const AnsEncodeEntry* table, __m256i index) {
+  const Indices at(index);
+  const auto two = [&](std::size_t pair) {
+    const __m128i even = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(table + at.even(pair)));
+    return _mm_loadh_pi(_mm_castsi128_ps(even), reinterpret_cast<const __m64*>(table + at.odd(pair)));
+  };
+  const __m256 a = _mm256_insertf128_ps(_mm256_castps128_ps256(two(0)), two(2), 1);
+  const __m256 b = _mm256_insertf128_ps(_mm256_castps128_ps256(two(1)), two(3), 1);
+  return {_mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)), _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xdd))};
 }
 
 template <bool kContexts>
@@ -64,14 +104,12 @@ std::uint8_t* EncodeRounds(const AnsEncodeArgs& args, std::size_t rounds, std::u
   for (std::size_t v = 0; v < kVectors; ++v) {
     x[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(states + 8 * v));
   }
-  const std::uint8_t* reciprocals = reinterpret_cast<const std::uint8_t*>(args.table);
   for (std::size_t round = rounds; round-- > 0;) {
     for (std::size_t v = kVectors; v-- > 0;) {
       const std::size_t at = round * kLanes + 8 * v;
       __m256i index = LoadBytes(args.symbols + at);
       if constexpr (kContexts) index = _mm256_or_si256(index, _mm256_slli_epi32(LoadBytes(args.contexts + at), 8));
-      const __m256i reciprocal = Gather(reciprocals, index, 1);
-      const __m256i packed = Gather(reciprocals + 4, index, 1);
+      const auto [reciprocal, packed] = LookUp(args.table, index);
       const __m256i frequency = _mm256_and_si256(packed, field);
       const __m256i bias = _mm256_and_si256(_mm256_srli_epi32(packed, 13), field);
       // Lanes with x >> (31 - table_log) >= frequency give away a word.
@@ -123,7 +161,7 @@ std::size_t DecodeRounds(const AnsDecodeArgs& args, std::size_t rounds, std::uin
       if constexpr (kContexts) {
         index = _mm256_or_si256(index, _mm256_sll_epi32(LoadBytes(args.contexts + at), table_log));
       }
-      const __m256i entry = Gather(args.table, index, 0);
+      const __m256i entry = LookUp(args.table, index);
       symbols[v] = _mm256_and_si256(entry, byte);
       const __m256i frequency = _mm256_add_epi32(_mm256_and_si256(_mm256_srli_epi32(entry, 8), frequency_mask), one);
       __m256i s = _mm256_add_epi32(_mm256_mullo_epi32(frequency, _mm256_srl_epi32(x[v], table_log)),

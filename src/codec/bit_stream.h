@@ -24,13 +24,14 @@ class BitWriter {
   explicit BitWriter(std::byte* out) : begin_(out), out_(out) {}
 
   // REQUIRES: count <= 56.
-  void Write(std::uint64_t value, unsigned count) {
-    pending_ |= LowBits(value, count) << pending_bits_;
+  void Write(std::uint64_t value, unsigned count) { WriteClean(LowBits(value, count), count); }
+  // The same for a value that has no more than `count` bits.
+  void WriteClean(std::uint64_t value, unsigned count) {
+    pending_ |= value << pending_bits_;
     pending_bits_ += count;
     std::memcpy(out_, &pending_, sizeof pending_);
-    const unsigned bytes = pending_bits_ / 8;
-    out_ += bytes;
-    pending_ >>= 8 * bytes;
+    out_ += pending_bits_ / 8;
+    pending_ >>= pending_bits_ & ~7u;
     pending_bits_ %= 8;
   }
   // Any count up to 64.
@@ -62,8 +63,19 @@ class BitReader {
  public:
   explicit BitReader(Bytes bytes) : bytes_(bytes), end_bits_(std::uint64_t{bytes.size()} * 8) {}
 
+  // At least 57 bits from here on, the next one lowest; zeroes behind the end.
+  std::uint64_t Window() const {
+    const std::uint64_t first = position_ / 8;
+    std::uint64_t window = 0;
+    if (first + 8 <= bytes_.size()) {
+      std::memcpy(&window, bytes_.data() + first, 8);
+    } else if (first < bytes_.size()) {
+      std::memcpy(&window, bytes_.data() + first, bytes_.size() - static_cast<std::size_t>(first));
+    }
+    return window >> (position_ % 8);
+  }
   // The next `count` bits without taking them; zeroes behind the end. REQUIRES: count <= 56.
-  std::uint64_t Peek(unsigned count) const { return LowBits(Load(), count); }
+  std::uint64_t Peek(unsigned count) const { return LowBits(Window(), count); }
   void Skip(std::uint64_t count) { position_ += count; }
   // REQUIRES: count <= 56.
   std::uint64_t Read(unsigned count) {
@@ -107,18 +119,6 @@ class BitReader {
   std::size_t size() const { return bytes_.size(); }
 
  private:
-  // At least 57 bits from position_ on.
-  std::uint64_t Load() const {
-    const std::uint64_t first = position_ / 8;
-    std::uint64_t window = 0;
-    if (first + 8 <= bytes_.size()) {
-      std::memcpy(&window, bytes_.data() + first, 8);
-    } else if (first < bytes_.size()) {
-      std::memcpy(&window, bytes_.data() + first, bytes_.size() - static_cast<std::size_t>(first));
-    }
-    return window >> (position_ % 8);
-  }
-
   Bytes bytes_;
   std::uint64_t end_bits_;
   std::uint64_t position_ = 0;

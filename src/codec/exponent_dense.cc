@@ -35,7 +35,9 @@ MaybeSize EncodeDense(const ElementChunk& chunk, const ModelPlan& plan, Exponent
 
   std::uint8_t* contexts = scratch.contexts.data();
   const ContextMap map = model.Map();
-  for (std::size_t i = 0; i < chunk.count; ++i) contexts[i] = map.run_of[contexts[i]];
+  if (model.clusters > 1) {
+    ActiveTransformKernels(chunk.form.width).contexts(chunk.form, chunk.base, chunk.count, &map, contexts);
+  }
   const std::size_t stream_bytes = 2 * chunk.count + 4 * lanes + kAnsEncodeSlack;
   std::uint8_t* stream_end = Reserve(scratch.stream, stream_bytes) + stream_bytes;
   const std::uint8_t* stream = AnsEncodeStream({.table = BuildModelEncodeTable(chunk.form, model, scratch),

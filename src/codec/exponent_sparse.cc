@@ -253,27 +253,42 @@ bool FindPlaces(const ElementChunk& chunk, const std::uint32_t* gaps, PlaceLists
   return found == lists.total;
 }
 
+struct Changes {
+  std::size_t found;
+  bool complete;  // False: there are more than the limit.
+};
+
+// Looks at eight bytes at a time; writes up to limit + 8 places.
+template <typename U>
+Changes ListChanges(const ElementChunk& chunk, std::size_t limit, std::uint32_t* places) {
+  constexpr std::size_t kStep = 8 / sizeof(U);
+  std::size_t found = 0;
+  std::size_t i = 0;
+  const auto look_at = [&](std::size_t at) {
+    places[found] = static_cast<std::uint32_t>(at);
+    found += LoadLittle<U>(chunk.target + at * sizeof(U)) != LoadLittle<U>(chunk.base + at * sizeof(U)) ? 1 : 0;
+  };
+  for (; i + kStep <= chunk.count && found <= limit; i += kStep) {
+    if (LoadLittle<std::uint64_t>(chunk.target + i * sizeof(U)) ==
+        LoadLittle<std::uint64_t>(chunk.base + i * sizeof(U))) {
+      continue;
+    }
+    for (std::size_t j = 0; j < kStep; ++j) look_at(i + j);
+  }
+  for (; i < chunk.count && found <= limit; ++i) look_at(i);
+  return {found, found <= limit};
+}
+
 }  // namespace
 
 std::optional<std::span<const std::uint32_t>> FindChanges(const ElementChunk& chunk, std::size_t limit,
                                                           ExponentScratch& scratch) {
-  constexpr std::size_t kStep = 8;
-  const std::size_t width = chunk.form.width;
-  const std::size_t bytes = chunk.count * width;
-  std::uint32_t* places = Reserve(scratch.places, limit + kStep);
-  std::size_t found = 0;
-  for (std::size_t i = 0; i < bytes; i += kStep) {
-    const std::size_t n = std::min(kStep, bytes - i);
-    if (n == kStep && LoadLittle<std::uint64_t>(chunk.target + i) == LoadLittle<std::uint64_t>(chunk.base + i)) {
-      continue;
-    }
-    for (std::size_t j = i; j < i + n; j += width) {
-      if (std::memcmp(chunk.target + j, chunk.base + j, width) != 0) {
-        places[found++] = static_cast<std::uint32_t>(j / width);
-      }
-    }
-    if (found > limit) return std::nullopt;
-  }
+  std::uint32_t* places = Reserve(scratch.places, limit + 8);
+  const auto [found, complete] = chunk.form.width == 1   ? ListChanges<std::uint8_t>(chunk, limit, places)
+                                 : chunk.form.width == 2 ? ListChanges<std::uint16_t>(chunk, limit, places)
+                                 : chunk.form.width == 4 ? ListChanges<std::uint32_t>(chunk, limit, places)
+                                                         : ListChanges<std::uint64_t>(chunk, limit, places);
+  if (!complete) return std::nullopt;
   return std::span<const std::uint32_t>(places, found);
 }
 
