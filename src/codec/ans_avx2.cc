@@ -63,7 +63,7 @@ struct Indices {
   std::uint64_t pairs[4];
 };
 
-__m256i LookUp(const AnsDecodeEntry* table, __m256i index) {
+[[gnu::always_inline]] inline __m256i LookUp(const AnsDecodeEntry* table, __m256i index) {
   const Indices at(index);
   const auto entry = [table](std::size_t i) { return static_cast<int>(table[i]); };
   __m128i low = _mm_cvtsi32_si128(entry(at.even(0)));
@@ -81,7 +81,7 @@ struct EncodeFields {
   __m256i reciprocal;
   __m256i packed;
 };
-EncodeFields LookUp(const AnsEncodeEntry* table, __m256i index) {
+[[gnu::always_inline]] inline EncodeFields LookUp(const AnsEncodeEntry* table, __m256i index) {
   const Indices at(index);
   const auto two = [&](std::size_t pair) {
     const __m128i even = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(table + at.even(pair)));

@@ -16,16 +16,25 @@ ModelPlan PlanDense(const ElementChunk& chunk, ExponentScratch& scratch) {
   const TransformKernels& kernels = ActiveTransformKernels(chunk.form.width);
   std::uint8_t* symbols = Reserve(scratch.symbols, chunk.count);
   std::uint8_t* contexts = Reserve(scratch.contexts, chunk.count);
-  std::uint32_t* counts = Reserve(scratch.counts, kContexts * kSymbols);
-  std::fill_n(counts, kContexts * kSymbols, 0u);
+  // Two tables, because an increment must not wait for the one before it, often of the same count.
+  constexpr std::size_t kTable = kContexts * kSymbols;
+  std::uint32_t* counts = Reserve(scratch.counts, 2 * kTable);
+  std::uint32_t* more_counts = counts + kTable;
+  std::fill_n(counts, 2 * kTable, 0u);
   for (std::size_t i = 0; i < chunk.count; i += kBlock) {
     const std::size_t n = std::min(kBlock, chunk.count - i);
     const std::size_t at = i * chunk.form.width;
     kernels.contexts(chunk.form, chunk.base + at, n, nullptr, contexts + i);
     kernels.symbols(chunk.form, chunk.target + at, chunk.base + at, n, symbols + i);
-    for (std::size_t j = i; j < i + n; ++j) ++counts[contexts[j] * kSymbols + symbols[j]];
+    std::size_t j = i;
+    for (; j + 2 <= i + n; j += 2) {
+      ++counts[contexts[j] * kSymbols + symbols[j]];
+      ++more_counts[contexts[j + 1] * kSymbols + symbols[j + 1]];
+    }
+    if (j < i + n) ++counts[contexts[j] * kSymbols + symbols[j]];
   }
-  return PlanModel(chunk.form, ContextCounts(counts, kContexts * kSymbols), scratch.model);
+  for (std::size_t i = 0; i < kTable; ++i) counts[i] += more_counts[i];
+  return PlanModel(chunk.form, ContextCounts(counts, kTable), scratch.model);
 }
 
 MaybeSize EncodeDense(const ElementChunk& chunk, const ModelPlan& plan, ExponentScratch& scratch, MutableBytes out) {

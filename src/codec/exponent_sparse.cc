@@ -15,6 +15,8 @@ constexpr std::size_t kBlock = 4096;
 constexpr std::size_t kMaxClasses = 8;
 constexpr std::uint64_t kClassBits = 32;  // What one more class costs: its bound, its count and its parameter.
 
+constexpr std::size_t RoundUp64(std::size_t count) { return (count + 63) / 64 * 64; }
+
 // A run of neighbouring contexts, whose elements change with about the same probability.
 struct ChangeClass {
   std::uint32_t elements = 0;
@@ -129,19 +131,33 @@ class GolombCode {
   std::uint32_t cutoff_;
 };
 
-// For each class in turn, the number of its unchanged elements before each change: `gaps` in class order, with
-// gap_begin[c] where class c starts. `contexts` holds classes.
+constexpr std::uint8_t kNoClass = 0xff;  // Pads the last 64 elements of a chunk.
+
+// For each class in turn, the number of its unchanged elements before each change. `contexts` holds classes, padded
+// with kNoClass to a multiple of 64.
 void FindGaps(const std::uint8_t* contexts, std::span<const std::uint32_t> changed, const ChangeClasses& classes,
               std::uint32_t* gaps) {
-  std::array<std::uint32_t, kMaxClasses> seen{};
+  const RunMasksFn run_masks = ActiveRunMasks();
+  std::array<std::uint32_t, kMaxClasses> seen{};  // Since the class's last change; modulo 2^32 inside a block.
   std::array<std::uint32_t, kMaxClasses> next{};
   for (std::size_t c = 1; c < classes.count; ++c) next[c] = next[c - 1] + classes.classes[c - 1].changes;
-  std::size_t i = 0;
-  for (std::uint32_t place : changed) {
-    for (; i < place; ++i) ++seen[contexts[i]];
-    const std::uint8_t c = contexts[i++];
-    gaps[next[c]++] = seen[c];
-    seen[c] = 0;
+  std::size_t change = 0;
+  for (std::size_t first = 0; change < changed.size(); first += 64) {
+    std::uint64_t changes = 0;
+    for (; change < changed.size() && changed[change] < first + 64; ++change) {
+      changes |= std::uint64_t{1} << (changed[change] - first);
+    }
+    std::uint64_t masks[kMaxClasses];
+    run_masks(contexts + first, classes.count, masks);
+    for (std::size_t c = 0; c < classes.count; ++c) {
+      for (std::uint64_t rest = masks[c] & changes; rest != 0; rest &= rest - 1) {
+        const std::uint64_t before = masks[c] & ((rest & (0 - rest)) - 1);
+        const auto rank = static_cast<std::uint32_t>(std::popcount(before));
+        gaps[next[c]++] = seen[c] + rank;
+        seen[c] = 0u - rank - 1;
+      }
+      seen[c] += static_cast<std::uint32_t>(std::popcount(masks[c]));
+    }
   }
 }
 
@@ -155,11 +171,12 @@ void GatherElements(const std::byte* from, std::size_t width, std::span<const st
 // The head of the body: classes and places.
 std::size_t WritePlaces(const ElementChunk& chunk, std::span<const std::uint32_t> changed, ExponentScratch& scratch,
                         std::byte* out) {
-  std::uint8_t* contexts = Reserve(scratch.contexts, chunk.count);
+  std::uint8_t* contexts = Reserve(scratch.contexts, RoundUp64(chunk.count));
   ActiveTransformKernels(chunk.form.width).contexts(chunk.form, chunk.base, chunk.count, nullptr, contexts);
   const ChangeClasses classes = FindClasses(contexts, chunk.count, changed);
   const ContextMap map = classes.Map();
-  for (std::size_t i = 0; i < chunk.count; ++i) contexts[i] = map.run_of[contexts[i]];
+  ActiveTransformKernels(chunk.form.width).contexts(chunk.form, chunk.base, chunk.count, &map, contexts);
+  std::fill(contexts + chunk.count, contexts + RoundUp64(chunk.count), kNoClass);
   std::uint32_t* gaps = Reserve(scratch.gaps, changed.size());
   FindGaps(contexts, changed, classes, gaps);
 
@@ -230,24 +247,47 @@ MaybeSize ReadGaps(Bytes encoded, std::size_t count, ExponentScratch& scratch, P
   return head_bytes + bits.BytesUsed();
 }
 
+// The bit of `mask` that has `rank` set bits below it. REQUIRES: rank < popcount(mask).
+std::uint64_t SelectBit(std::uint64_t mask, std::uint32_t rank) {
+  for (; rank > 0; --rank) mask &= mask - 1;
+  return mask & (0 - mask);
+}
+
 // Turns the gaps of each class into places in the chunk. False when a class has fewer elements than its gaps need.
 bool FindPlaces(const ElementChunk& chunk, const std::uint32_t* gaps, PlaceLists& lists, std::uint32_t* places) {
-  constexpr std::uint32_t kNever = ~0u;
-  std::array<std::uint32_t, kMaxClasses> left;
-  for (std::size_t c = 0; c < kMaxClasses; ++c) left[c] = lists.begin[c] < lists.end[c] ? gaps[lists.begin[c]] : kNever;
+  constexpr std::uint32_t kNever = ~0u;  // More than a chunk has elements.
+  const std::size_t classes = lists.map.runs;
+  std::array<std::uint32_t, kMaxClasses> left;  // Elements of the class before its next change.
+  const auto next_gap = [&](std::size_t c) { return lists.begin[c] < lists.end[c] ? gaps[lists.begin[c]] : kNever; };
+  for (std::size_t c = 0; c < classes; ++c) left[c] = next_gap(c);
   const TransformKernels& kernels = ActiveTransformKernels(chunk.form.width);
-  std::uint8_t classes[kBlock];
+  const RunMasksFn run_masks = ActiveRunMasks();
+  std::uint8_t contexts[kBlock];
   std::size_t found = 0;
   for (std::size_t first = 0; first < chunk.count && found < lists.total; first += kBlock) {
     const std::size_t n = std::min(kBlock, chunk.count - first);
-    kernels.contexts(chunk.form, chunk.base + first * chunk.form.width, n, &lists.map, classes);
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint8_t c = classes[i];
-      if (left[c]-- != 0) continue;
-      // kNever outlasts a chunk, so that this class has a gap at begin.
-      places[found++] = static_cast<std::uint32_t>(first + i);
-      ++lists.begin[c];
-      left[c] = lists.begin[c] < lists.end[c] ? gaps[lists.begin[c]] : kNever;
+    kernels.contexts(chunk.form, chunk.base + first * chunk.form.width, n, &lists.map, contexts);
+    std::fill(contexts + n, contexts + RoundUp64(n), kNoClass);
+    for (std::size_t at = 0; at < n; at += 64) {
+      std::uint64_t masks[kMaxClasses];
+      run_masks(contexts + at, classes, masks);
+      std::uint64_t changes = 0;
+      for (std::size_t c = 0; c < classes; ++c) {
+        auto elements = static_cast<std::uint32_t>(std::popcount(masks[c]));
+        while (left[c] < elements) {
+          const std::uint64_t bit = SelectBit(masks[c], left[c]);
+          changes |= bit;
+          masks[c] &= ~(bit | (bit - 1));
+          elements -= left[c] + 1;
+          ++lists.begin[c];
+          left[c] = next_gap(c);
+        }
+        left[c] -= elements;
+      }
+      for (; changes != 0; changes &= changes - 1) {
+        places[found++] =
+            static_cast<std::uint32_t>(first + at) + static_cast<std::uint32_t>(std::countr_zero(changes));
+      }
     }
   }
   return found == lists.total;

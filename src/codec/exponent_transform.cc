@@ -60,6 +60,8 @@ ContextMap ContextMap::From(std::span<const std::uint8_t> first_contexts) {
   return map;
 }
 
+RunMasksFn ActiveRunMasks() { return SelectKernels(kRunMasksScalar, kRunMasksAvx2); }
+
 const TransformKernels& ActiveTransformKernels(std::size_t width) {
   const auto index = static_cast<std::size_t>(std::countr_zero(width));
   return SelectKernels(kTransformScalar[index], *kTransformAvx2[index]);

@@ -96,6 +96,12 @@ struct TransformKernels {
 extern const TransformKernels kTransformScalar[4];
 extern const TransformKernels* const kTransformAvx2[4];  // Entries of kTransformScalar where there is nothing faster.
 
+// For 64 contexts that are runs of a map: masks[r] has bit i set when contexts[i] == r, for r < runs.
+using RunMasksFn = void (*)(const std::uint8_t* contexts, std::size_t runs, std::uint64_t* masks);
+extern const RunMasksFn kRunMasksScalar;
+extern const RunMasksFn kRunMasksAvx2;
+RunMasksFn ActiveRunMasks();
+
 // The kernels of the active CPU level for elements of `width` bytes.
 const TransformKernels& ActiveTransformKernels(std::size_t width);
 

@@ -212,9 +212,10 @@ std::uint64_t ReadGroup(std::uint64_t mask, BitReader& raw) {
 
 template <typename U>
 void Pack(ElementForm form, unsigned keep, const std::byte* target, const std::byte* base, std::size_t count,
-          BitWriter& raw) {
+          BitWriter& shared) {
   const TransformKernels& scalar = kTransformScalar[sizeof(U) / 2];
-  if (form.kind != ElementKind::kFloat) return scalar.pack(form, keep, target, base, count, raw);
+  if (form.kind != ElementKind::kFloat) return scalar.pack(form, keep, target, base, count, shared);
+  BitWriter raw = shared;  // A copy stays in registers: stores of bytes could change the shared one.
   using V = Vector<U>;
   const __m256i keep_and_one = V::Set(keep + 1);
   std::size_t i = 0;
@@ -228,14 +229,16 @@ void Pack(ElementForm form, unsigned keep, const std::byte* target, const std::b
     StoreVector(values, magnitude);
     for (std::size_t g = 0; g < 4; ++g) WriteGroup(values[g], masks[g], raw);
   }
-  scalar.pack(form, keep, target + i * sizeof(U), base + i * sizeof(U), count - i, raw);
+  shared = raw;
+  scalar.pack(form, keep, target + i * sizeof(U), base + i * sizeof(U), count - i, shared);
 }
 
 template <typename U>
 void Restore(ElementForm form, unsigned keep, const std::byte* base, const std::uint8_t* symbols, std::size_t count,
-             BitReader& raw, std::byte* target) {
+             BitReader& shared, std::byte* target) {
   const TransformKernels& scalar = kTransformScalar[sizeof(U) / 2];
-  if (form.kind != ElementKind::kFloat) return scalar.restore(form, keep, base, symbols, count, raw, target);
+  if (form.kind != ElementKind::kFloat) return scalar.restore(form, keep, base, symbols, count, shared, target);
+  BitReader raw = shared;
   using V = Vector<U>;
   const __m128i keep_shift = _mm_cvtsi32_si128(static_cast<int>(keep));
   const __m128i one_shift = _mm_cvtsi32_si128(1);
@@ -263,7 +266,19 @@ void Restore(ElementForm form, unsigned keep, const std::byte* base, const std::
     const __m256i flip = _mm256_or_si256(V::SignMask(_mm256_xor_si256(ordered, V::Set(kTop<U>))), V::Set(kTop<U>));
     StoreVector(target + i * sizeof(U), _mm256_xor_si256(ordered, flip));
   }
-  scalar.restore(form, keep, base + i * sizeof(U), symbols + i, count - i, raw, target + i * sizeof(U));
+  shared = raw;
+  scalar.restore(form, keep, base + i * sizeof(U), symbols + i, count - i, shared, target + i * sizeof(U));
+}
+
+void RunMasks(const std::uint8_t* contexts, std::size_t runs, std::uint64_t* masks) {
+  const __m256i low = LoadVector(contexts);
+  const __m256i high = LoadVector(contexts + 32);
+  for (std::size_t r = 0; r < runs; ++r) {
+    const __m256i run = _mm256_set1_epi8(static_cast<char>(r));
+    const auto low_mask = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, run)));
+    const auto high_mask = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(high, run)));
+    masks[r] = std::uint64_t{high_mask} << 32 | low_mask;
+  }
 }
 
 template <typename U>
@@ -271,6 +286,7 @@ constexpr TransformKernels kKernels = {Contexts<U>, Symbols<U>, Pack<U>, Restore
 
 }  // namespace
 
+const RunMasksFn kRunMasksAvx2 = RunMasks;
 const TransformKernels* const kTransformAvx2[4] = {&kTransformScalar[0], &kKernels<std::uint16_t>,
                                                    &kKernels<std::uint32_t>, &kTransformScalar[3]};
 
@@ -279,6 +295,7 @@ const TransformKernels* const kTransformAvx2[4] = {&kTransformScalar[0], &kKerne
 #else
 
 namespace stepfs::codec {
+const RunMasksFn kRunMasksAvx2 = nullptr;  // Never selected: cpu.h knows no AVX2 in such a build.
 const TransformKernels* const kTransformAvx2[4] = {&kTransformScalar[0], &kTransformScalar[1], &kTransformScalar[2],
                                                    &kTransformScalar[3]};
 }  // namespace stepfs::codec

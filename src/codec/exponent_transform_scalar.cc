@@ -54,11 +54,19 @@ void Restore(ElementForm form, unsigned keep, const std::byte* base, const std::
   });
 }
 
+void RunMasks(const std::uint8_t* contexts, std::size_t runs, std::uint64_t* masks) {
+  for (std::size_t r = 0; r < runs; ++r) masks[r] = 0;
+  for (std::size_t i = 0; i < 64; ++i) {
+    if (contexts[i] < runs) masks[contexts[i]] |= std::uint64_t{1} << i;
+  }
+}
+
 template <typename U>
 constexpr TransformKernels kKernels = {Contexts<U>, Symbols<U>, Pack<U>, Restore<U>};
 
 }  // namespace
 
+const RunMasksFn kRunMasksScalar = RunMasks;
 const TransformKernels kTransformScalar[4] = {kKernels<std::uint8_t>, kKernels<std::uint16_t>, kKernels<std::uint32_t>,
                                               kKernels<std::uint64_t>};
 
