@@ -6,6 +6,7 @@
 
 #include "base/serial.h"
 #include "codec/layout/parsers.h"
+#include "codec/layout/siblings.h"
 #include "codec/layout/statistics.h"
 
 namespace stepfs::codec {
@@ -136,17 +137,27 @@ Result<std::optional<Layout>> ParseTensorFile(const ByteSource& file) {
                  file);
 }
 
-Result<Layout> DetectLayout(const ByteSource& file) {
+namespace {
+
+Result<Layout> Detect(const ByteSource& file, const Siblings* siblings) {
   STEPFS_ASSIGN_OR_RETURN(auto parsed, ParseTensorFile(file));
+  if (!parsed && siblings != nullptr) parsed = OnnxDataLayout(*siblings);
+  if (!parsed && siblings != nullptr) parsed = TensorFlowDataLayout(*siblings);
   if (!parsed) {
     STEPFS_ASSIGN_OR_RETURN(parsed, TryEach({&ZipParser(), &CompressedParser()}, file));
   }
   Layout layout;
   layout.format = "bytes";
   if (parsed) layout = std::move(*parsed);
+  if (siblings != nullptr && layout.format == "torch-distcp") NameDistcpTensors(*siblings, layout);
   Normalize(file.size(), layout);
   if (layout.compressed_by.empty()) STEPFS_RETURN_IF_ERROR(GuessGaps(file, layout));
   return layout;
 }
+
+}  // namespace
+
+Result<Layout> DetectLayout(const ByteSource& file) { return Detect(file, nullptr); }
+Result<Layout> DetectLayout(const ByteSource& file, const Siblings& siblings) { return Detect(file, &siblings); }
 
 }  // namespace stepfs::codec

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,21 @@ struct Layout {
 // format "bytes" without tensors. Only failures of `file` itself come back.
 // Memory is bounded (headers above 64 MiB are not parsed); time is linear in the header.
 Result<Layout> DetectLayout(const ByteSource& file);
+
+// The directory that a file lies in, for formats that keep names and shapes in a file of their own. Used during one call
+// only; what it hands out may change or be missing: then there are fewer names.
+class Siblings {
+ public:
+  virtual ~Siblings() = default;
+  // The name of the file that is laid out, without directories.
+  virtual std::string name() const = 0;
+  // A file of the same directory, or null. `name` has no directories.
+  virtual std::unique_ptr<ByteSource> Open(const std::string& name) const = 0;
+};
+
+// As above; looks also at the `.metadata` beside a `.distcp`, the `.index` beside a TensorFlow `.data-N-of-M`, and the
+// ONNX model beside its `.data`. Failures of siblings are no failures.
+Result<Layout> DetectLayout(const ByteSource& file, const Siblings& siblings);
 
 // One container format. Implementations are stateless; each sits in a file of its own and is listed in layout.cc.
 class LayoutParser {

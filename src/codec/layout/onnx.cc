@@ -2,8 +2,12 @@
 //
 // ONNX models (protobuf, onnx.proto): the initializers whose bytes stand in the file itself. Those kept in a file
 // beside it are found there by statistics.
+#include <charconv>
+
 #include "codec/layout/dtype.h"
 #include "codec/layout/parsers.h"
+#include "codec/layout/protobuf.h"
+#include "codec/layout/siblings.h"
 #include "codec/layout/source_window.h"
 
 namespace stepfs::codec {
@@ -20,8 +24,9 @@ constexpr std::uint64_t kTensorDims = 1;
 constexpr std::uint64_t kTensorType = 2;
 constexpr std::uint64_t kTensorName = 8;
 constexpr std::uint64_t kTensorRaw = 9;
-
-enum WireType : std::uint64_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+constexpr std::uint64_t kTensorExternal = 13;
+constexpr std::uint64_t kEntryKey = 1;
+constexpr std::uint64_t kEntryValue = 2;
 
 std::string_view DtypeName(std::uint64_t data_type) {
   constexpr std::string_view kNames[] = {
@@ -31,120 +36,106 @@ std::string_view DtypeName(std::uint64_t data_type) {
   return data_type < std::size(kNames) ? kNames[data_type] : std::string_view();
 }
 
-std::uint64_t Varint(SourceWindow& window) {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 64; shift += 7) {
-    const std::uint64_t b = window.Fixed<std::uint8_t>();
-    value |= (b & 0x7f) << shift;
-    if (b < 0x80) return value;
-  }
-  window.Fail();
-  return 0;
-}
-
-// One field of a message: for kBytes, [window.position(), end) is its content.
-struct Field {
-  std::uint64_t number = 0;
-  std::uint64_t wire_type = 0;
-  std::uint64_t value = 0;
-  std::uint64_t end = 0;
+// A tensor and the file that holds it: empty for the model itself.
+struct Initializer {
+  Tensor tensor;
+  std::string location;
 };
 
-Field ReadField(SourceWindow& window) {
-  Field field;
-  const std::uint64_t key = Varint(window);
-  field.number = key >> 3;
-  field.wire_type = key & 7;
-  field.end = window.position();
-  switch (field.wire_type) {
-    case kVarint:
-      field.value = Varint(window);
-      break;
-    case kFixed64:
-      window.Skip(8);
-      break;
-    case kFixed32:
-      window.Skip(4);
-      break;
-    case kBytes:
-      field.value = Varint(window);
-      if (field.value > window.remaining()) window.Fail();
-      break;
-    default:
-      window.Fail();
-      break;
+struct External {
+  std::string location;
+  std::uint64_t offset = 0;
+  std::uint64_t length = 0;
+};
+
+// One StringStringEntryProto of a tensor's external data, which ends at `end`.
+void ReadExternal(SourceWindow& window, std::uint64_t end, External& external) {
+  std::string key;
+  std::string value;
+  while (window.ok() && window.position() < end) {
+    const protobuf::Field field = protobuf::ReadField(window);
+    if (field.end > end || field.value > kMaxNameBytes) window.Fail();
+    if (field.number == kEntryKey) key = AsText(window.Take(field.value));
+    if (field.number == kEntryValue) value = AsText(window.Take(field.value));
+    if (window.ok()) window.Seek(field.end);
   }
-  if (field.number == 0) window.Fail();
-  field.end = window.position() + (field.wire_type == kBytes && window.ok() ? field.value : 0);
-  return field;
+  if (key == "location") external.location = value;
+  std::uint64_t* number = key == "offset" ? &external.offset : key == "length" ? &external.length : nullptr;
+  if (number != nullptr) std::from_chars(value.data(), value.data() + value.size(), *number);
 }
 
 // Reads a TensorProto that ends at `end`.
-std::optional<Tensor> ReadTensor(SourceWindow& window, std::uint64_t end) {
+std::optional<Initializer> ReadTensor(SourceWindow& window, std::uint64_t end) {
   std::vector<std::uint64_t> shape;
   std::string name;
   std::uint64_t data_type = 0;
-  std::uint64_t raw_offset = 0;
-  std::uint64_t raw_bytes = 0;
+  External data;
   while (window.ok() && window.position() < end) {
-    const Field field = ReadField(window);
-    if (field.number == kTensorDims && field.wire_type == kVarint && shape.size() < kMaxRank) {
+    const protobuf::Field field = protobuf::ReadField(window);
+    if (field.end > end) window.Fail();
+    if (field.number == kTensorDims && field.wire_type == protobuf::kVarint && shape.size() < kMaxRank) {
       shape.push_back(field.value);
-    } else if (field.number == kTensorDims && field.wire_type == kBytes) {
-      while (window.ok() && window.position() < field.end && shape.size() < kMaxRank) shape.push_back(Varint(window));
+    } else if (field.number == kTensorDims && field.wire_type == protobuf::kBytes) {
+      while (window.ok() && window.position() < field.end && shape.size() < kMaxRank) {
+        shape.push_back(protobuf::Varint(window));
+      }
     } else if (field.number == kTensorType) {
       data_type = field.value;
-    } else if (field.number == kTensorName && field.wire_type == kBytes && field.value <= kMaxNameBytes) {
+    } else if (field.number == kTensorName && field.wire_type == protobuf::kBytes && field.value <= kMaxNameBytes) {
       name = AsText(window.Take(field.value));
-    } else if (field.number == kTensorRaw && field.wire_type == kBytes) {
-      raw_offset = window.position();
-      raw_bytes = field.value;
+    } else if (field.number == kTensorRaw && field.wire_type == protobuf::kBytes) {
+      data = {{}, window.position(), field.value};
+    } else if (field.number == kTensorExternal && field.wire_type == protobuf::kBytes) {
+      ReadExternal(window, field.end, data);
     }
-    if (window.ok() && field.end > end) window.Fail();
-    window.Seek(field.end);
+    if (window.ok()) window.Seek(field.end);
   }
   const auto dtype = DtypeFromName(DtypeName(data_type));
-  if (!window.ok() || !dtype || raw_bytes == 0 || TensorBytes(shape, dtype->item_bytes) != raw_bytes) {
+  if (!window.ok() || !dtype || data.length == 0 || TensorBytes(shape, dtype->item_bytes) != data.length) {
     return std::nullopt;
   }
-  return MakeTensor(std::move(name), *dtype, std::move(shape), raw_offset, raw_bytes);
+  return Initializer{MakeTensor(std::move(name), *dtype, std::move(shape), data.offset, data.length),
+                     std::move(data.location)};
+}
+
+void ReadGraph(SourceWindow& window, std::uint64_t end, std::string_view location, Layout& layout) {
+  while (window.ok() && window.position() < end) {
+    const protobuf::Field field = protobuf::ReadField(window);
+    if (field.end > end) return window.Fail();
+    if (field.number == kGraphInitializer && field.wire_type == protobuf::kBytes &&
+        layout.tensors.size() < kMaxTensors) {
+      auto initializer = ReadTensor(window, field.end);
+      if (initializer && initializer->location == location) layout.tensors.push_back(std::move(initializer->tensor));
+    }
+    if (window.ok()) window.Seek(field.end);
+  }
+}
+
+// The tensors of a model that lie in the file `location`. There is no magic number: a model begins with its ir_version
+// and is protobuf to its last byte.
+Result<std::optional<Layout>> ParseModel(const ByteSource& model, std::string_view location) {
+  SourceWindow window(model);
+  if (window.Fixed<std::uint8_t>() != 0x08) return NothingFrom<Layout>(window);
+  window.Seek(0);
+  Layout layout;
+  layout.format = "onnx";
+  bool graph = false;
+  while (window.ok() && window.remaining() > 0) {
+    const protobuf::Field field = protobuf::ReadField(window);
+    if (field.number == kModelGraph && field.wire_type == protobuf::kBytes) {
+      graph = true;
+      ReadGraph(window, field.end, location, layout);
+    }
+    if (window.ok()) window.Seek(field.end);
+  }
+  if (!window.ok() || !graph) return NothingFrom<Layout>(window);
+  return std::optional(std::move(layout));
 }
 
 class Parser final : public LayoutParser {
  public:
   std::string_view format() const override { return "onnx"; }
-
-  Result<std::optional<Layout>> Parse(const ByteSource& file) const override {
-    SourceWindow window(file);
-    // There is no magic number: a model begins with its ir_version and is protobuf to its last byte.
-    if (window.Fixed<std::uint8_t>() != 0x08) return NothingFrom<Layout>(window);
-    window.Seek(0);
-    Layout layout;
-    layout.format = format();
-    bool graph = false;
-    while (window.ok() && window.remaining() > 0) {
-      const Field field = ReadField(window);
-      if (field.number == kModelGraph && field.wire_type == kBytes) {
-        graph = true;
-        ReadGraph(window, field.end, layout);
-      }
-      if (window.ok()) window.Seek(field.end);
-    }
-    if (!window.ok() || !graph) return NothingFrom<Layout>(window);
-    return std::optional(std::move(layout));
-  }
-
- private:
-  static void ReadGraph(SourceWindow& window, std::uint64_t end, Layout& layout) {
-    while (window.ok() && window.position() < end) {
-      const Field field = ReadField(window);
-      if (field.end > end) return window.Fail();
-      if (field.number == kGraphInitializer && field.wire_type == kBytes && layout.tensors.size() < kMaxTensors) {
-        if (auto tensor = ReadTensor(window, field.end)) layout.tensors.push_back(std::move(*tensor));
-      }
-      if (window.ok()) window.Seek(field.end);
-    }
-  }
+  Result<std::optional<Layout>> Parse(const ByteSource& file) const override { return ParseModel(file, {}); }
 };
 
 }  // namespace
@@ -152,6 +143,18 @@ class Parser final : public LayoutParser {
 const LayoutParser& OnnxParser() {
   static const Parser parser;
   return parser;
+}
+
+std::optional<Layout> OnnxDataLayout(const Siblings& siblings) {
+  const std::string name = siblings.name();
+  for (std::string_view suffix : {".data", "_data"}) {
+    if (!name.ends_with(suffix)) continue;
+    const auto model = siblings.Open(name.substr(0, name.size() - suffix.size()));
+    if (model == nullptr) continue;
+    auto layout = ParseModel(*model, name);
+    if (layout.ok() && *layout && !(*layout)->tensors.empty()) return std::move(*layout);
+  }
+  return std::nullopt;
 }
 
 }  // namespace stepfs::codec
