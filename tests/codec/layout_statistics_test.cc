@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <zstd.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <random>
 
@@ -29,6 +29,21 @@ std::string Bfloat16Weights(std::size_t count) {
   const std::string wide = Weights<float>(count);
   std::string bytes;
   for (std::size_t i = 0; i < count; ++i) bytes += wide.substr(4 * i + 2, 2);
+  return bytes;
+}
+
+// Cuts normal float32 values to fp16.
+std::string Float16Weights(std::size_t count) {
+  const std::string wide = Weights<float>(count);
+  std::string bytes;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, wide.data() + 4 * i, sizeof bits);
+    const std::uint32_t exponent = std::max<std::uint32_t>((bits >> 23) & 0xff, 113) - 112;
+    const std::uint32_t half = (bits >> 31 << 15) | (exponent << 10) | ((bits >> 13) & 0x3ff);
+    bytes += static_cast<char>(half);
+    bytes += static_cast<char>(half >> 8);
+  }
   return bytes;
 }
 
@@ -68,6 +83,7 @@ TEST(StatisticsTest, FindsWidthAndTypeAtEveryPhase) {
         {ElementType::kFloat32, Weights<float>(sample / 4 + 8)},
         {ElementType::kFloat64, Weights<double>(sample / 8 + 8)},
         {ElementType::kBfloat16, Bfloat16Weights(sample / 2 + 8)},
+        {ElementType::kOpaque16, Float16Weights(sample / 2 + 8)},
         {ElementType::kOpaque32, Integers<std::uint32_t>(sample / 4 + 8, 50'000)},
         {ElementType::kOpaque64, Integers<std::uint64_t>(sample / 8 + 8, 50'000)},
         {ElementType::kOpaque16, Integers<std::uint16_t>(sample / 2 + 8, 1'000)},

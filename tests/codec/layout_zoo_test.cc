@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -213,6 +214,79 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+// Files of nothing but elements: what is in them stands in another file of the checkpoint.
+class RawZooTest : public testing::TestWithParam<const char*> {};
+
+TEST_P(RawZooTest, StatisticsFindWidthAndPhase) {
+  if (Truth().is_null()) GTEST_SKIP() << "no corpus at " << CorpusFolder() << " (set STEPFS_CORPUS)";
+  std::uint64_t found_bytes = 0;
+  std::uint64_t all_bytes = 0;
+  for (const auto& [path, truth] : Truth().at("files").items()) {
+    if (truth.at("format") != GetParam() || truth.at("tensors").empty()) continue;
+    const std::string bytes = ReadFile(CorpusFolder() / "zoo" / path);
+    const Layout layout = LayoutOf(bytes);
+    ExpectSane(layout, bytes.size());
+    for (const Json& tensor : truth.at("tensors")) {
+      const auto dtype = DtypeFromSafetensors(tensor.at("dtype").get<std::string>());
+      const Json pieces = tensor.contains("chunks") ? tensor.at("chunks") : Json::array({tensor});
+      for (const Json& piece : pieces) {
+        const std::uint64_t begin = piece.at("offset");
+        const std::uint64_t nbytes = piece.at("nbytes");
+        if (nbytes < 1024) continue;
+        all_bytes += nbytes;
+        for (const Tensor& guess : layout.tensors) {
+          const TensorExtent& extent = guess.extents[0];
+          const std::uint64_t width = Width(dtype->element);
+          if (Width(guess.element) != width || extent.offset % width != begin % width) continue;
+          const std::uint64_t from = std::max(begin, extent.offset);
+          const std::uint64_t to = std::min(begin + nbytes, extent.offset + extent.nbytes);
+          found_bytes += to > from ? to - from : 0;
+        }
+      }
+    }
+  }
+  ASSERT_GT(all_bytes, 0u);
+  std::cout << GetParam() << ": " << found_bytes << " of " << all_bytes << " bytes\n";
+  EXPECT_GE(static_cast<double>(found_bytes), 0.9 * static_cast<double>(all_bytes));
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, RawZooTest,
+                         testing::Values("zarr2", "zarr3", "orbax-plain", "orbax-ocdbt-raw", "tensorflow", "onnx"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(ZooFilesTest, CompressedFilesAreToldSo) {
+  if (Truth().is_null()) GTEST_SKIP() << "no corpus at " << CorpusFolder() << " (set STEPFS_CORPUS)";
+  std::map<std::string, std::map<std::string, int>> by_format;
+  for (const auto& [path, truth] : Truth().at("files").items()) {
+    const std::string bytes = ReadFile(CorpusFolder() / "zoo" / path);
+    const Layout layout = LayoutOf(bytes);
+    if (truth.value("compressed", false)) {
+      EXPECT_TRUE(layout.tensors.empty()) << path;
+      EXPECT_TRUE(bytes.size() < 4096 || !layout.compressed_by.empty()) << path;
+      ++by_format[truth.at("format")][layout.compressed_by];
+    } else if (!truth.at("tensors").empty()) {
+      EXPECT_EQ(layout.compressed_by, "") << path;
+    }
+  }
+  EXPECT_EQ(by_format["npz-compressed"]["deflate"], 2);
+  EXPECT_EQ(by_format["hdf5-gzip"]["gzip"], 2);
+  EXPECT_GT(by_format["orbax"]["zstd"], 0);
+}
+
+TEST(ZooFilesTest, WhatHoldsNoTensorsHasNone) {
+  if (Truth().is_null()) GTEST_SKIP() << "no corpus at " << CorpusFolder() << " (set STEPFS_CORPUS)";
+  for (const auto& [path, truth] : Truth().at("files").items()) {
+    if (truth.at("format") != "odd") continue;
+    const Layout layout = LayoutOf(ReadFile(CorpusFolder() / "zoo" / path));
+    EXPECT_EQ(layout.format, "bytes") << path;
+    EXPECT_TRUE(layout.tensors.empty()) << path;
+  }
+}
 
 }  // namespace
 }  // namespace stepfs::codec

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec/layout/dtype.h"
 
+#include <algorithm>
 #include <cctype>
 #include <limits>
 #include <utility>
@@ -89,18 +90,13 @@ std::string SafetensorsName(std::string_view dtype) {
 
 std::optional<std::uint64_t> TensorBytes(const std::vector<std::uint64_t>& shape, std::uint64_t item_bytes) {
   constexpr std::uint64_t kMax = std::numeric_limits<std::int64_t>::max();
+  if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return 0;
   std::uint64_t bytes = item_bytes;
-  bool empty = false;
   for (std::uint64_t dimension : shape) {
-    if (dimension == 0) {
-      empty = true;
-    } else if (bytes > kMax / dimension) {
-      return std::nullopt;
-    } else {
-      bytes *= dimension;
-    }
+    if (bytes > kMax / dimension) return std::nullopt;
+    bytes *= dimension;
   }
-  return empty ? 0 : bytes;
+  return bytes;
 }
 
 Tensor MakeTensor(std::string name, const Dtype& dtype, std::vector<std::uint64_t> shape, std::uint64_t offset,

@@ -15,6 +15,7 @@ constexpr std::size_t kMinSample = 512;
 constexpr std::uint64_t kWindowBytes = 8 * 1024;
 constexpr std::uint64_t kBlockBytes = 64 * 1024;
 constexpr std::uint64_t kMaxWindows = 1024;
+constexpr std::uint64_t kManyBlocks = 4;
 
 using Histogram = std::array<std::uint32_t, 256>;
 
@@ -110,12 +111,23 @@ ElementType TypeOf(const Profile& profile, std::size_t width, std::size_t phase)
   const bool rough = mantissa > top + 1 && zeros < 0.7;
   switch (width) {
     case 2:
-      return rough && top < 4.4 && exponent_share(0x24, 0x45) > 0.98 ? ElementType::kBfloat16 : ElementType::kOpaque16;
+      return rough && top < 4.4 && exponent_share(0x24, 0x45) > 0.95 ? ElementType::kBfloat16 : ElementType::kOpaque16;
     case 4:
-      return rough && exponent_share(0x20, 0x47) > 0.98 ? ElementType::kFloat32 : ElementType::kOpaque32;
+      return rough && exponent_share(0x18, 0x47) > 0.9 ? ElementType::kFloat32 : ElementType::kOpaque32;
     default:
-      return rough && exponent_share(0x38, 0x42) > 0.98 ? ElementType::kFloat64 : ElementType::kOpaque64;
+      return rough && exponent_share(0x38, 0x42) > 0.95 ? ElementType::kFloat64 : ElementType::kOpaque64;
   }
+}
+
+bool IsOpaque(ElementType element) {
+  return element == ElementType::kOpaque16 || element == ElementType::kOpaque32 || element == ElementType::kOpaque64;
+}
+
+// Numbers have bytes that are nearly random beside bytes that are far from it. Tables of records and machine code have
+// a period too, but not such bytes: they are better off with a dictionary coder.
+bool LooksNumeric(const Profile& profile, double samples) {
+  const auto [low, high] = std::minmax_element(profile.entropy.begin(), profile.entropy.end());
+  return *high > 0.8 * std::min(8.0, std::log2(samples)) && *high - *low > 2;
 }
 
 }  // namespace
@@ -133,7 +145,9 @@ std::optional<ElementGuess> GuessElement(Bytes sample) {
     if (!fits) continue;
     if (width == 1 || profile.Misfit(width / 2) < needed / 2 || profile.Misfit(1) < needed / 2) return std::nullopt;
     const std::size_t phase = PhaseOf(profile, width);
-    return ElementGuess{TypeOf(profile, width, phase), phase};
+    const ElementType element = TypeOf(profile, width, phase);
+    if (IsOpaque(element) && !LooksNumeric(profile, samples)) return std::nullopt;
+    return ElementGuess{element, phase};
   }
   return std::nullopt;
 }
@@ -185,8 +199,11 @@ Result<std::vector<Tensor>> GuessTensors(const ByteSource& source, std::uint64_t
       open = true;
     }
   }
+  const bool large = (end - begin) / block >= kManyBlocks;
   std::vector<Tensor> tensors;
   for (const Run& run : runs) {
+    // One window among many that shows a width, but nothing one knows, is chance.
+    if (large && IsOpaque(run.guess.element) && run.end - run.begin <= block) continue;
     Tensor tensor = ToTensor(run);
     if (tensor.extents[0].nbytes > 0) tensors.push_back(std::move(tensor));
   }
