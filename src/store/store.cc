@@ -41,6 +41,7 @@ struct Store::Impl {
   bool stopping = false;
   std::thread duties;
 
+  std::string CurrentBoot() const { return options.boot_id.empty() ? BootId() : options.boot_id; }
   Status WriteSession(bool clean);
   Status MakeRoot();
   Status Recover();
@@ -49,7 +50,7 @@ struct Store::Impl {
 };
 
 Status Store::Impl::WriteSession(bool clean) {
-  index::SessionRecord session{BootId(), UniqueMountId(options.root), clean};
+  index::SessionRecord session{CurrentBoot(), UniqueMountId(options.root), clean};
   Transaction transaction(*catalog);
   transaction.Put(Table::kState, index::kSessionKey, session.Encode());
   STEPFS_RETURN_IF_ERROR(transaction.Commit());
@@ -78,7 +79,7 @@ Status Store::Impl::Recover() {
     recovery.was_clean = session.clean;
     const std::uint64_t mount = UniqueMountId(options.root);
     recovery.same_session =
-        !session.boot_id.empty() && session.boot_id == BootId() && mount != 0 && session.mount_id == mount;
+        !session.boot_id.empty() && session.boot_id == CurrentBoot() && mount != 0 && session.mount_id == mount;
   }
   if (!recovery.was_clean) STEPFS_RETURN_IF_ERROR(tree->Recover(recovery.same_session, recovery));
   STEPFS_RETURN_IF_ERROR(tree->QueueStaged());
