@@ -127,7 +127,7 @@ Result<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
   impl.directory = std::make_unique<StoreDirectory>(std::move(directory));
 
   index::IndexOptions index_options;
-  index_options.lmdb_directory = options.index_directory.empty() ? options.root + "/index" : options.index_directory;
+  index_options.lmdb_directory = impl.directory->index_directory();
   index_options.journal_directory = index_options.lmdb_directory + "/journal";
   index_options.files = impl.files;
   STEPFS_RETURN_IF_ERROR(impl.files->MakeDirectory(index_options.lmdb_directory));

@@ -103,6 +103,28 @@ Status WriteFormat(const std::string& root, const std::string& uuid) {
   return {};
 }
 
+constexpr const char* kIndexPlaceFile = "/index-directory";
+
+// The directory to use: the one that is given, or the one remembered. Empty: root/index.
+Result<std::string> ChooseIndexDirectory(const std::string& root, const std::string& given) {
+  std::string remembered;
+  std::ifstream file(root + kIndexPlaceFile);
+  std::getline(file, remembered);
+  if (given.empty() || given == remembered) return remembered;
+  if (remembered.empty() && access((root + "/index").c_str(), F_OK) == 0) remembered = root + "/index";
+  if (remembered.empty()) return given;
+  return Status::Unsupported("the index of " + root + " is in " + remembered +
+                             "; leave --index-dir out, or move the index first: `mv " + remembered + " " + given +
+                             " && rm -f " + root + kIndexPlaceFile + "`");
+}
+
+Status RememberIndexDirectory(const std::string& root, const std::string& index_directory) {
+  if (index_directory.empty() || access((root + kIndexPlaceFile).c_str(), F_OK) == 0) return {};
+  std::ofstream file(root + kIndexPlaceFile);
+  file << index_directory << "\n";
+  return file.flush() ? Status() : Status::FromErrno(errno, "writing " + root + kIndexPlaceFile);
+}
+
 Result<std::string> ReadFormat(const std::string& root) {
   std::ifstream file(root + "/format.json");
   if (!file) return Status::NotFound(root + " is not a stepfs store (it has no format.json)");
@@ -125,7 +147,7 @@ Result<std::string> ReadFormat(const std::string& root) {
 
 }  // namespace
 
-Result<StoreDirectory> StoreDirectory::Open(const std::string& root, const std::string& index_directory, bool create) {
+Result<StoreDirectory> StoreDirectory::Open(const std::string& root, const std::string& given_index, bool create) {
   struct stat info {};
   bool make = false;
   if (stat(root.c_str(), &info) != 0) {
@@ -139,6 +161,7 @@ Result<StoreDirectory> StoreDirectory::Open(const std::string& root, const std::
   } else if (info.st_mode & 022) {
     return Status::Unsupported(root + " can be written by other users; do `chmod go-w " + root + "` first");
   }
+  STEPFS_ASSIGN_OR_RETURN(const std::string index_directory, ChooseIndexDirectory(root, given_index));
   STEPFS_RETURN_IF_ERROR(
       RefuseNetwork(index_directory.empty()
                         ? (make ? ParentOf(root) : root)
@@ -176,17 +199,21 @@ Result<StoreDirectory> StoreDirectory::Open(const std::string& root, const std::
     uuid = NewUuid();
     STEPFS_RETURN_IF_ERROR(WriteFormat(root, uuid));
   }
+  STEPFS_RETURN_IF_ERROR(RememberIndexDirectory(root, index_directory));
   const std::string owner = "pid " + std::to_string(getpid()) + "\n";
   if (ftruncate(directory.lock_fd_, 0) != 0 ||
       pwrite(directory.lock_fd_, owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size())) {
     // The name of the owner is for people only; a full disk must not keep the store from opening.
   }
   directory.uuid_ = std::move(uuid);
+  directory.index_directory_ = index_directory.empty() ? root + "/index" : index_directory;
   return directory;
 }
 
 StoreDirectory::StoreDirectory(StoreDirectory&& other) noexcept
-    : lock_fd_(std::exchange(other.lock_fd_, -1)), uuid_(std::move(other.uuid_)) {}
+    : lock_fd_(std::exchange(other.lock_fd_, -1)),
+      uuid_(std::move(other.uuid_)),
+      index_directory_(std::move(other.index_directory_)) {}
 
 StoreDirectory::~StoreDirectory() {
   if (lock_fd_ >= 0) close(lock_fd_);
