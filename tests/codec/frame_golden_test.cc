@@ -81,7 +81,7 @@ void WriteModel() {
   target.AddTensor("zeros", ElementType::kFloat32, ByteVector(6000));
   WriteIfAbsent("v1/frame/model.base", base.bytes);
   WriteIfAbsent("v1/frame/model.target", target.bytes);
-  for (const CodecChoice choice : {CodecChoice::kZstd, CodecChoice::kRaw}) {
+  for (const CodecChoice choice : {CodecChoice::kDefault, CodecChoice::kLmc, CodecChoice::kZstd, CodecChoice::kRaw}) {
     EncodeOptions options;
     options.codec = choice;
     options.chunk_bytes = 4096;

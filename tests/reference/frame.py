@@ -17,7 +17,6 @@ import zstandard
 HEADER_BYTES = 20
 TRAILER_BYTES = 72
 RAW, EQUAL, ZSTD, LMC, EXPONENT, FILL = 0, 1, 2, 3, 4, 8
-NAMED_CODECS = {LMC: "lmc", EXPONENT: "exponent"}
 WIDTHS = [1, 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 1, 2, 4, 8, 4, 8]
 ALIGNED_BASE, CONTEXT, BASE_RANGES = 1, 2, 4
 CONTENT_ROLE, CONTEXT_ROLE = 1, 2
@@ -243,16 +242,13 @@ class Frame:
             check(len(found) == size, "length of a source")
             return found
 
-        base = context = b""
+        base = b""
         if chunk.flags & ALIGNED_BASE:
             source = content(chunk.base_source)
             base = b"".join(source[piece.base : piece.base + piece.length] for piece in chunk.pieces)
         if chunk.flags & BASE_RANGES:
             source = content(chunk.base_source)
             base = b"".join(source[offset : offset + length] for offset, length in chunk.ranges)
-        if chunk.flags & CONTEXT:
-            source = content(chunk.context_source)
-            context = b"".join(source[piece.context : piece.context + piece.length] for piece in chunk.pieces)
         stored = self.data[chunk.stored[0] : chunk.stored[1]]
         length = chunk.length()
         if chunk.codec == RAW:
@@ -263,9 +259,12 @@ class Frame:
             decoded = stored * length
         elif chunk.codec == ZSTD:
             decoded = decode_zstd(stored, base, length)
+        elif chunk.codec == LMC:
+            decoded = importlib.import_module("lmc").decode_lmc(stored, WIDTHS[chunk.element], base or None, length)
+        elif chunk.codec == EXPONENT:
+            decoded = importlib.import_module("exponent").decode(chunk.element, stored, base or None, length)
         else:
-            support(chunk.codec in NAMED_CODECS, "codec")
-            decoded = importlib.import_module(NAMED_CODECS[chunk.codec]).decode(chunk.element, stored, base, length)
+            raise Unsupported("codec")
         check(len(decoded) == length and checksum(decoded) == chunk.checksum, "chunk checksum")
         return decoded
 
