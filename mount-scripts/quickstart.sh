@@ -40,7 +40,7 @@ cmake -S "$top" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DSTEPFS_TESTS=O
   $(launcher_options) > "$top/build-quickstart.log" 2>&1 || { cat "$top/build-quickstart.log" >&2; exit 1; }
 cmake --build "$build" >> "$top/build-quickstart.log" 2>&1 || { tail -n 40 "$top/build-quickstart.log" >&2; exit 1; }
 rm -f "$top/build-quickstart.log"
-stepfs=$build/stepfs
+stepfs=$build/src/cli/stepfs
 echo "built $stepfs"
 
 echo "== 3. Mount"
