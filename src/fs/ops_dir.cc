@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <mutex>
 
 #include "fs/ops.h"
 #include "fs/reply.h"
@@ -68,24 +69,31 @@ std::size_t AddWithAttributes(FileSystem& fs, fuse_req_t request, std::uint64_t 
   return needed;
 }
 
+// Fills the answer. The handle's lock is free again before that is sent: a RELEASEDIR may follow it at once.
+Status FillEntries(FileSystem& fs, fuse_req_t request, std::uint64_t ino, off_t offset, std::uint64_t handle_number,
+                   AddEntry add, MutableBytes buffer, std::size_t& used) {
+  DirectoryHandle& handle = fs.directories.Get(handle_number);
+  std::lock_guard lock(handle.mutex);
+  if (!handle.listed || offset == 0) {
+    handle.entries.clear();
+    STEPFS_RETURN_IF_ERROR(IsVirtual(ino) ? ListVirtual(fs, ino, handle.entries) : ListReal(fs, ino, handle.entries));
+    handle.listed = true;
+  }
+  for (auto at = static_cast<std::size_t>(offset); at < handle.entries.size(); ++at) {
+    const MutableBytes room = buffer.subspan(used);
+    const std::size_t needed = add(fs, request, ino, room, handle.entries[at], static_cast<off_t>(at) + 1);
+    if (needed > room.size()) break;
+    used += needed;
+  }
+  return {};
+}
+
 void ReadEntries(fuse_req_t request, const char* operation, fuse_ino_t ino, std::size_t size, off_t offset,
                  std::uint64_t handle_number, AddEntry add) {
   Handle(request, {operation, ino}, [&](FileSystem& fs, Reply& reply) -> Status {
-    DirectoryHandle& handle = fs.directories.Get(handle_number);
-    std::lock_guard lock(handle.mutex);
-    if (!handle.listed || offset == 0) {
-      handle.entries.clear();
-      STEPFS_RETURN_IF_ERROR(IsVirtual(ino) ? ListVirtual(fs, ino, handle.entries) : ListReal(fs, ino, handle.entries));
-      handle.listed = true;
-    }
     ByteVector buffer(size);
     std::size_t used = 0;
-    for (auto at = static_cast<std::size_t>(offset); at < handle.entries.size(); ++at) {
-      const MutableBytes room = MutableBytes(buffer).subspan(used);
-      const std::size_t needed = add(fs, request, ino, room, handle.entries[at], static_cast<off_t>(at) + 1);
-      if (needed > room.size()) break;
-      used += needed;
-    }
+    STEPFS_RETURN_IF_ERROR(FillEntries(fs, request, ino, offset, handle_number, add, buffer, used));
     reply.Data(Bytes(buffer).first(used));
     return {};
   });
