@@ -113,7 +113,8 @@ struct Index::Impl {
   std::uint64_t applied = 0;  // Last sequence number in LMDB. Guarded by checkpoint_mutex.
   std::mutex commit_mutex;
   mutable std::mutex generations_mutex;
-  std::shared_ptr<const Generations> generations;  // Guarded by generations_mutex; written under commit_mutex as well.
+  std::shared_ptr<const Generations> generations;  // Guarded by generations_mutex. Its `active` changes only under
+                                                   // commit_mutex as well.
   std::atomic<std::uint64_t> epoch{0};             // Of `generations`.
   std::atomic<std::uint64_t> visible{0};           // Last sequence number that readers see. Written under commit_mutex.
 
@@ -285,7 +286,8 @@ Result<std::uint64_t> Index::Commit(const WriteBatch& batch) {
   // Everything that may run out of memory comes before the journal knows of the batch.
   Generation::Rows rows = Generation::Prepare(batch, sequence);
   STEPFS_RETURN_IF_ERROR(impl_->journal->Append(sequence, batch));
-  impl_->generations->active->Insert(std::move(rows));
+  // By way of a view: a checkpoint that ends now replaces the pair of generations, though not the active one.
+  impl_->TakeView().generations->active->Insert(std::move(rows));
   impl_->visible.store(sequence, std::memory_order_release);
   return sequence;
 }

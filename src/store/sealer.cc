@@ -2,6 +2,7 @@
 #include "store/sealer.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -327,6 +328,8 @@ Status Sealer::Impl::CheckNoWriter(ContentId content) const {
   auto file = files.Open(contents.options.root + "/staging/" + HexName(content), FileOps::Mode::kRead);
   if (!file.ok()) return Superseded();
   const int fd = (*file)->fd();
+  // Should somebody open the file for writing in this moment, the kernel sends a signal: one that is ignored by default.
+  if (fd >= 0) (void)fcntl(fd, F_SETSIG, SIGURG);
   if (fd < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
     if (fd >= 0) (void)fcntl(fd, F_SETLEASE, F_UNLCK);
     return {};
