@@ -11,11 +11,11 @@ namespace {
 using index::InodeNumber;
 using store::Attributes;
 
-// Names and attributes change only by requests of this kernel, which updates what it has cached by itself. What changes
-// behind its back is st_blocks when a file is sealed, and in .stepfs new versions and attributes that the live file
-// hands on to its newest version.
+// Names and attributes of the tree change only by requests of this kernel, which updates what it has cached by itself;
+// st_blocks alone changes behind its back, when a file is sealed. In .stepfs all follows from the live tree: nothing is
+// kept, so that a file that was closed to others a moment ago has no open history.
 constexpr double kNameSeconds = 60;
-constexpr double kVirtualNameSeconds = 1;
+constexpr double kAttributeSeconds = 1;
 
 timespec ToTimespec(store::Nanoseconds time) {
   constexpr store::Nanoseconds kSecond = 1'000'000'000;
@@ -112,13 +112,15 @@ struct stat ToStat(const Attributes& attributes) {
   return stat;
 }
 
+double AttributeSeconds(std::uint64_t ino) { return IsVirtual(ino) ? 0 : kAttributeSeconds; }
+
 fuse_entry_param ToEntry(const Attributes& attributes) {
   fuse_entry_param entry{};
   entry.ino = attributes.ino;
   entry.generation = 0;  // Inode numbers are never reused.
   entry.attr = ToStat(attributes);
-  entry.attr_timeout = kAttributeSeconds;
-  entry.entry_timeout = IsVirtual(attributes.ino) ? kVirtualNameSeconds : kNameSeconds;
+  entry.attr_timeout = AttributeSeconds(attributes.ino);
+  entry.entry_timeout = IsVirtual(attributes.ino) ? 0 : kNameSeconds;
   return entry;
 }
 

@@ -65,7 +65,7 @@ class FileSystem {
 
 struct stat ToStat(const store::Attributes& attributes);
 // Seconds the kernel may use attributes without asking again.
-inline constexpr double kAttributeSeconds = 1;
+double AttributeSeconds(std::uint64_t ino);
 fuse_entry_param ToEntry(const store::Attributes& attributes);
 
 }  // namespace stepfs::fs

@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -18,28 +20,35 @@
 namespace stepfs::fs {
 namespace {
 
-// How stat(2) fails on a mount whose daemon is gone.
-bool IsDeadMount(int error) { return error == ENOTCONN || error == ECONNABORTED; }
+// A daemon that was killed just now needs a moment to let go of its store.
+constexpr auto kDyingTimeout = std::chrono::seconds(5);
+
+// No daemon answers any more. Asked by statfs(2), which no cache of the kernel answers.
+bool IsDeadMount(const std::string& path) {
+  struct statfs info {};
+  return statfs(path.c_str(), &info) != 0 && (errno == ENOTCONN || errno == ECONNABORTED);
+}
 
 Status TakeAwayDeadMount(const std::string& mountpoint) {
-  if (!FindStepfsMount(mountpoint)) {
+  const auto mounted = FindStepfsMount(mountpoint);
+  if (!mounted) {
     return Status::Busy(mountpoint + " is a dead mount of another file system; unmount it first: `umount -l " +
                         mountpoint + "`");
   }
-  if (umount2(mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) return {};
-  const RunResult run = RunProgram({"fusermount3", "-u", "-z", mountpoint});
-  if (run.exit_code == 0) return {};
-  return Status::Busy(mountpoint + " is a dead stepfs mount that cannot be taken away (" + run.errors +
-                      "); try `sudo umount -l " + mountpoint + "`");
+  if (umount2(mountpoint.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
+    const RunResult run = RunProgram({"fusermount3", "-u", "-z", mountpoint});
+    if (run.exit_code != 0) {
+      return Status::Busy(mountpoint + " is a dead stepfs mount that cannot be taken away (" + run.errors +
+                          "); try `sudo umount -l " + mountpoint + "`");
+    }
+  }
+  return AwaitClosed(mounted->source, kDyingTimeout);
 }
 
 Status CheckMountpoint(const std::string& mountpoint) {
+  if (IsDeadMount(mountpoint)) STEPFS_RETURN_IF_ERROR(TakeAwayDeadMount(mountpoint));
   struct stat info {};
-  int failed = stat(mountpoint.c_str(), &info) == 0 ? 0 : errno;
-  if (IsDeadMount(failed)) {
-    STEPFS_RETURN_IF_ERROR(TakeAwayDeadMount(mountpoint));
-    failed = stat(mountpoint.c_str(), &info) == 0 ? 0 : errno;
-  }
+  const int failed = stat(mountpoint.c_str(), &info) == 0 ? 0 : errno;
   if (failed == ENOENT) {
     return Status::NotFound("there is no mount point " + mountpoint + "; make it: `mkdir -p " + mountpoint + "`");
   }

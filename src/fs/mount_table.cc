@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 extern char** environ;
 
@@ -95,6 +97,27 @@ std::string CanonicalPath(const std::string& path) {
 bool IsInside(std::string_view inner, std::string_view outer) {
   if (outer == "/") return true;
   return inner.starts_with(outer) && (inner.size() == outer.size() || inner[outer.size()] == '/');
+}
+
+Status AwaitClosed(const std::string& store, std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const std::string path = store + "/lock";
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == ENOENT ? Status() : Status::FromErrno(errno, path);
+  const auto give_up = Clock::now() + timeout;
+  auto pause = std::chrono::milliseconds(2);
+  bool closed = false;
+  while (!(closed = flock(fd, LOCK_SH | LOCK_NB) == 0) && Clock::now() < give_up) {
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(100));
+  }
+  char owner[32] = {};
+  const ssize_t length = closed ? 0 : pread(fd, owner, sizeof owner - 1, 0);
+  close(fd);
+  if (closed) return {};
+  std::string name(owner, length > 0 ? static_cast<std::size_t>(length) : 0);
+  while (!name.empty() && name.back() == '\n') name.pop_back();
+  return Status::Busy("the store " + store + " is still open (" + name + "); wait for it, or see its log");
 }
 
 RunResult RunProgram(const std::vector<std::string>& arguments) {

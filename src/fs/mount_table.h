@@ -4,6 +4,7 @@
 // busy ones do not matter. Also small path helpers for mounting.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,9 @@ std::optional<MountEntry> FindStepfsMountAbove(const std::string& path);
 std::string CanonicalPath(const std::string& path);
 // Both canonical: `inner` is `outer` or below it.
 bool IsInside(std::string_view inner, std::string_view outer);
+
+// Waits until no process has the store open. kBusy, with its name, when one still has at the end of the time.
+Status AwaitClosed(const std::string& store, std::chrono::milliseconds timeout);
 
 // Runs a program (found in PATH) and waits for it. Its exit code, 127 when it cannot be run, and what it wrote to
 // stderr, without the last newline.

@@ -49,7 +49,7 @@ void Reply::Entry(const store::Attributes& attributes) {
 void Reply::Attributes(const store::Attributes& attributes) {
   const struct stat stat = ToStat(attributes);
   Mark();
-  fuse_reply_attr(request_, &stat, kAttributeSeconds);
+  fuse_reply_attr(request_, &stat, AttributeSeconds(attributes.ino));
 }
 
 void Reply::TakeBack(std::uint64_t handle) {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,7 +9,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "fs/mount_table.h"
 #include "fs/session.h"
@@ -74,28 +71,6 @@ std::string Holders(const std::string& mountpoint) {
   return names;
 }
 
-// Waits for the lock the daemon holds as long as the store is open.
-Status AwaitClosed(const std::string& store) {
-  const std::string path = store + "/lock";
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == ENOENT ? Status() : Status::FromErrno(errno, path);
-  const auto give_up = Clock::now() + kCloseTimeout;
-  auto pause = std::chrono::milliseconds(2);
-  bool closed = false;
-  while (!(closed = flock(fd, LOCK_SH | LOCK_NB) == 0) && Clock::now() < give_up) {
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::milliseconds(100));
-  }
-  char owner[32] = {};
-  const ssize_t length = closed ? 0 : pread(fd, owner, sizeof owner - 1, 0);
-  close(fd);
-  if (closed) return {};
-  std::string name(owner, length > 0 ? static_cast<std::size_t>(length) : 0);
-  while (!name.empty() && name.back() == '\n') name.pop_back();
-  return Status::Busy("unmounted, but the store " + store + " is still open (" + name +
-                      "): it may still be writing; wait for it, or see its log");
-}
-
 Status Detach(const std::string& mountpoint) {
   if (umount2(mountpoint.c_str(), UMOUNT_NOFOLLOW) == 0) return {};
   int error = errno;
@@ -129,7 +104,7 @@ Status Unmount(const std::string& mountpoint) {
                             (above ? "; it lies inside the one at " + above->mountpoint : std::string()));
   }
   STEPFS_RETURN_IF_ERROR(Detach(path));
-  return AwaitClosed(mounted->source);
+  return AwaitClosed(mounted->source, kCloseTimeout).WithContext("unmounted, but it may still be writing");
 }
 
 }  // namespace stepfs::fs
