@@ -52,6 +52,7 @@ bool HoldsByMapping(const std::string& process, std::string_view mountpoint) {
 // "python3 (1234), bash (77)": processes with files or their working directory in the mount, as far as we may look.
 std::string Holders(const std::string& mountpoint) {
   const auto give_up = Clock::now() + kSearchTimeout;
+  const std::string own = std::to_string(getpid());
   std::string names;
   std::size_t found = 0;
   DIR* processes = opendir("/proc");
@@ -59,6 +60,7 @@ std::string Holders(const std::string& mountpoint) {
   while (const dirent* entry = readdir(processes)) {
     if (Clock::now() > give_up || found == kMaxHolders) break;
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+    if (entry->d_name == own) continue;  // Who asked from inside the mount is named as the parent process.
     const std::string process = std::string("/proc/") + entry->d_name;
     if (!HoldsByLink(process, mountpoint) && !HoldsByMapping(process, mountpoint)) continue;
     std::string command = "?";
