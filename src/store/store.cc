@@ -172,7 +172,7 @@ Status Store::Close() {
   impl.closed = true;
   impl.StopThreads();
   if (!impl.tree) return {};
-  Status status = impl.tree->CommitAll();
+  Status status = impl.tree->CommitAll(true);
   if (status.ok()) status = impl.tree->SyncAll();
   if (status.ok()) status = impl.WriteSession(true);
   const Status checkpoint = impl.index->Checkpoint();

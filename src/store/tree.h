@@ -132,8 +132,9 @@ class Tree {
   Status SyncAll();
   // Provisional commits that are due, write-back of attributes of files that are being written, data syncs.
   void RunDuties();
-  // Commits everything written by closed or abandoned files; used at unmount.
-  Status CommitAll();
+  // Commits everything written by closed files. `at_end`: nobody will write any more, so files that were not released
+  // (the kernel's RELEASE comes late, or never when a mount ends) are committed as well.
+  Status CommitAll(bool at_end = false);
 
   // Judges, once at start after an end that was not clean, what was being written then (docs/versions.md, "After a
   // crash"). `same_session`: the page cache survived, so every byte that was written is there.

@@ -159,7 +159,7 @@ void Tree::RunDuties() {
   }
 }
 
-Status Tree::CommitAll() {
+Status Tree::CommitAll(bool at_end) {
   std::vector<StatePtr> live;
   {
     std::lock_guard lock(impl_->states_mutex);
@@ -170,8 +170,12 @@ Status Tree::CommitAll() {
   Status first;
   for (const StatePtr& state : live) {
     std::unique_lock io(state->io);
+    const bool written_to = state->writers > 0;
+    const bool abandoned = written_to && !state->record.closed;  // Flushing marks it closed.
     Status status = impl_->FlushLocked(*state);
-    if (status.ok() && state->record.uncommitted && state->writers == 0) status = impl_->Commit(*state);
+    if (status.ok() && state->record.uncommitted && (at_end || !written_to)) {
+      status = impl_->Commit(*state, abandoned ? std::uint32_t{VersionRecord::kUnclosed} : 0u);
+    }
     if (!status.ok() && first.ok()) first = status;
   }
   return first;
