@@ -248,6 +248,7 @@ std::string ContentRecord::Encode() const {
   writer.String(format);
   PutDigest(writer, fingerprint);
   writer.Varint(tensors);
+  writer.Varint(reopened);
   return writer.Take();
 }
 
@@ -282,6 +283,7 @@ Result<ContentRecord> ContentRecord::Decode(std::string_view value) {
   reader.Text(record.format);
   reader.ReadDigest(record.fingerprint);
   reader.Number(record.tensors);
+  reader.Number(record.reopened);
   STEPFS_RETURN_IF_ERROR(reader.Finish("content"));
   if (state < 1 || state > 6 || record.sources.size() != source_count) {
     return Status::Corruption("index: content record has state " + std::to_string(state));

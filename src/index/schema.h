@@ -165,8 +165,10 @@ struct ContentRecord {
   // What the content is, for choosing bases.
   Place origin;  // Where it was first committed, and as which version.
   VersionNumber origin_version = 0;
-  std::string format;         // Layout::format, empty until parsed.
-  Digest fingerprint;         // Layout::fingerprint.
+  std::string format;  // Layout::format, empty until parsed.
+  Digest fingerprint;  // Layout::fingerprint.
+  // Times it was reopened for writing after a commit: the same state and size need not mean the same bytes.
+  std::uint32_t reopened = 0;
   std::uint32_t tensors = 0;  // Number of tensors found.
 
   std::string Encode() const;

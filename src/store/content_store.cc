@@ -201,8 +201,14 @@ Result<std::shared_ptr<const ByteSource>> ContentStore::Impl::OpenAny(ContentId 
       case ContentState::kOpen: {
         auto file = files->Open(options.root + "/staging/" + HexName(content), FileOps::Mode::kRead);
         if (file.ok()) {
-          return std::shared_ptr<const ByteSource>(
-              std::make_shared<OpenSource>(std::shared_ptr<File>(std::move(*file))));
+          std::shared_ptr<const ByteSource> source =
+              std::make_shared<OpenSource>(std::shared_ptr<File>(std::move(*file)));
+          std::lock_guard lock(mutex);
+          open_sources.emplace(content, source);
+          if (open_sources.size() > 1024) {
+            std::erase_if(open_sources, [](const auto& entry) { return entry.second.expired(); });
+          }
+          return source;
         }
         failure = file.status();
         break;
@@ -252,7 +258,19 @@ Status ContentStore::Impl::AdoptStaging(ContentId content, std::uint64_t size, b
   return snapshots->AdoptFile(content, options.root + "/staging/" + HexName(content), size, verified, std::move(user));
 }
 
+bool ContentStore::Impl::IsReadFromStaging(ContentId content) {
+  std::lock_guard lock(mutex);
+  for (auto at = staged_sources.lower_bound({content, 0}); at != staged_sources.end() && at->first.first == content;
+       ++at) {
+    if (!at->second.expired()) return true;
+  }
+  const auto [first, last] = open_sources.equal_range(content);
+  return std::any_of(first, last, [](const auto& entry) { return !entry.second.expired(); });
+}
+
 Result<bool> ContentStore::TakeOverSnapshot(ContentId content, ContentId successor) {
+  // Who opened the file when it was a staging file still reads it: its bytes must not change.
+  if (impl_->IsReadFromStaging(content)) return false;
   STEPFS_ASSIGN_OR_RETURN(const bool taken, impl_->snapshots->TakeOver(content, StagingPath(successor)));
   if (taken) {
     std::lock_guard lock(impl_->mutex);

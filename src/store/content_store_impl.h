@@ -51,6 +51,7 @@ struct ContentStore::Impl {
   std::mutex mutex;                    // Leaf.
   std::set<ContentId> unsynced_names;  // Staging files whose directory entry may not be on disk.
   std::map<std::pair<ContentId, std::uint64_t>, std::weak_ptr<const ByteSource>> staged_sources;
+  std::multimap<ContentId, std::weak_ptr<const ByteSource>> open_sources;  // Of staging files that were being written.
   std::map<ContentId, std::weak_ptr<const FrameSource>> frames;
   std::deque<std::shared_ptr<const FrameSource>> recent_frames;  // Keeps parsed tables warm.
 
@@ -59,6 +60,8 @@ struct ContentStore::Impl {
   Result<std::shared_ptr<const ByteSource>> OpenSealed(ContentId content, const ContentRecord& row, int depth,
                                                        bool use_raw);
   Result<std::shared_ptr<const ByteSource>> OpenAny(ContentId content, int depth);
+  // Somebody holds a source that was opened on the content's staging file, under whatever size.
+  bool IsReadFromStaging(ContentId content);
   Status AdoptStaging(ContentId content, std::uint64_t size, bool verified);
 };
 

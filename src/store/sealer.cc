@@ -36,6 +36,11 @@ constexpr int kNiceness = 5;                    // Below the training, above idl
 // What became of a content between looking and switching is not a failure.
 Status Superseded() { return Status::Busy("content changed while it was encoded"); }
 
+// Whether a content still holds the bytes that were read when its row was `before`.
+bool SameAsRead(const ContentRecord& now, const ContentRecord& before) {
+  return now.state == ContentState::kStaged && now.size == before.size && now.reopened == before.reopened;
+}
+
 // Hands frames to a blob writer, counting their bytes.
 class FrameToBlob final : public ByteSink {
  public:
@@ -328,7 +333,8 @@ Status Sealer::Impl::CheckNoWriter(ContentId content) const {
   auto file = files.Open(contents.options.root + "/staging/" + HexName(content), FileOps::Mode::kRead);
   if (!file.ok()) return Superseded();
   const int fd = (*file)->fd();
-  // Should somebody open the file for writing in this moment, the kernel sends a signal: one that is ignored by default.
+  // Should somebody open the file for writing in this moment, the kernel sends a signal: one that is ignored by
+  // default.
   if (fd >= 0) (void)fcntl(fd, F_SETSIG, SIGURG);
   if (fd < 0 || fcntl(fd, F_SETLEASE, F_RDLCK) == 0) {
     if (fd >= 0) (void)fcntl(fd, F_SETLEASE, F_UNLCK);
@@ -441,7 +447,7 @@ Status Sealer::Impl::SealInline(Job& job) {
   {
     Transaction transaction(catalog);
     STEPFS_ASSIGN_OR_RETURN(ContentRecord row, transaction.GetContent(job.content));
-    if (row.state != ContentState::kStaged || row.size != job.row.size) return Superseded();
+    if (!SameAsRead(row, job.row)) return Superseded();
     row.state = ContentState::kInline;
     row.inline_bytes = std::move(bytes);
     row.stored_bytes = row.size;
@@ -473,7 +479,7 @@ Status Sealer::Impl::ShareIfKnown(Job& job, bool& shared) {
       Transaction transaction(catalog);
       STEPFS_ASSIGN_OR_RETURN(ContentRecord row, transaction.GetContent(job.content));
       STEPFS_ASSIGN_OR_RETURN(const auto original_row, transaction.Raw(Table::kContents, index::ContentKey(original)));
-      if (row.state != ContentState::kStaged || row.size != job.row.size || !original_row) return Superseded();
+      if (!SameAsRead(row, job.row) || !original_row) return Superseded();
       row.state = ContentState::kAlias;
       row.alias_of = original;
       row.digest = job.digest;
@@ -588,7 +594,7 @@ Status Sealer::Impl::Switch(std::vector<Job*>& jobs, bool& referenced) {
       if (!present.ok()) return present.status();
       if (!*present) continue;
       STEPFS_ASSIGN_OR_RETURN(ContentRecord row, ContentRecord::Decode(**present));
-      if (row.state != ContentState::kStaged || row.size != job->row.size) continue;
+      if (!SameAsRead(row, job->row)) continue;
       if (job->stats.uses_sources) {
         // The base may have been forgotten meanwhile; then this one is encoded again.
         STEPFS_ASSIGN_OR_RETURN(const auto base, transaction.Raw(Table::kContents, index::ContentKey(*job->base)));

@@ -28,7 +28,7 @@ struct StoreOptions {
   int encode_threads = 0;
   codec::CodecChoice codec = codec::CodecChoice::kDefault;
   bool durable_close = false;
-  std::string boot_id;               // Empty: that of the running system. Tests pretend to have rebooted.
+  std::string boot_id;       // Empty: that of the running system. Tests pretend to have rebooted.
   FileOps* files = nullptr;  // nullptr: real files.
   std::function<void(const SealReport&)> on_seal;
   std::function<void(const std::string&)> on_warning;

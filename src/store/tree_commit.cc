@@ -194,6 +194,7 @@ Status Tree::Impl::TakeBackProvisional(FileState& state) {
     STEPFS_ASSIGN_OR_RETURN(row, reopen.GetContent(content));
     if (file.ok() && row.state == ContentState::kStaged && row.references == 1) {
       row.state = ContentState::kOpen;
+      ++row.reopened;
       reopen.PutContent(content, row);
       STEPFS_RETURN_IF_ERROR(reopen.Commit());
       state.source.reset();

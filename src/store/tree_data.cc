@@ -85,6 +85,7 @@ Status Tree::Impl::PrepareWrite(FileState& state, std::uint64_t offset, std::uin
     STEPFS_ASSIGN_OR_RETURN(old_row, changes.transaction.GetContent(old_content));
     if (file.ok() && old_row.state == ContentState::kStaged) {
       old_row.state = ContentState::kOpen;
+      ++old_row.reopened;
       changes.transaction.PutContent(old_content, old_row);
       STEPFS_RETURN_IF_ERROR(changes.Patch(state.ino, [](InodeRecord& record) {
         record.closed = false;
@@ -116,7 +117,7 @@ Status Tree::Impl::PrepareWrite(FileState& state, std::uint64_t offset, std::uin
     taken_over = taken.ok() && *taken;
     if (taken_over) {
       STEPFS_ASSIGN_OR_RETURN(file, contents.OpenStaging(content));
-      if (keep < old_row.size) STEPFS_RETURN_IF_ERROR(file->Truncate(keep));
+      STEPFS_RETURN_IF_ERROR(file->Truncate(keep));
     } else {
       STEPFS_ASSIGN_OR_RETURN(state.source, contents.OpenContent(old_content));
     }

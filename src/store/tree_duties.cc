@@ -124,13 +124,13 @@ void Tree::RunDuties() {
     unsynced.swap(impl_->unsynced);
     garbage.swap(impl_->garbage);
   }
-  std::vector<std::pair<ContentId, std::uint64_t>> synced;
+  std::vector<std::pair<ContentId, ContentRecord>> synced;
   for (const ContentId content : unsynced) {
     auto row = impl_->catalog.GetContent(content);
     if (!row.ok() || row->state != ContentState::kStaged || row->synced_size == row->size) continue;
     const Status status = impl_->contents.SyncStaging(content);
     if (status.ok()) {
-      synced.emplace_back(content, row->size);
+      synced.emplace_back(content, std::move(*row));
     } else if (status.ToErrno() != ENOENT) {
       std::lock_guard lock(impl_->queue_mutex);
       impl_->unsynced.insert(content);
@@ -138,13 +138,13 @@ void Tree::RunDuties() {
   }
   if (!synced.empty()) {
     Transaction transaction(impl_->catalog);
-    for (const auto& [content, size] : synced) {
+    for (const auto& [content, before] : synced) {
       auto row = transaction.GetContent(content);
-      if (!row.ok() || row->size != size ||
+      if (!row.ok() || row->size != before.size || row->reopened != before.reopened ||
           (row->state != ContentState::kStaged && row->state != ContentState::kOpen)) {
         continue;
       }
-      row->synced_size = size;
+      row->synced_size = before.size;
       transaction.PutContent(content, *row);
     }
     (void)transaction.Commit();

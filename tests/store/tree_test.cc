@@ -324,5 +324,19 @@ TEST_F(TreeTest, ProvisionalCommitIsTakenBackByALaterWrite) {
   EXPECT_EQ(fs().ReadVersion(fs().Versions("f")[0]), "partial");
 }
 
+TEST_F(TreeTest, AReaderOfAnOldVersionNeverSeesANewerWrite) {
+  // The version is opened while its file is staged, and read after the raw file could have become the next one's.
+  const std::string first = Blob(200'000, 7);
+  fs().Write("f", first);
+  const auto source = Take(store_->history().Open(fs().Versions("f")[0]));
+  Check(Drain());
+  auto file = fs().Open("f", O_RDWR);
+  fs().WriteAt(*file, 0, std::string(100'000, 'x'));
+  fs().Close(std::move(file));
+  std::string bytes(first.size(), '\0');
+  Check(source->ReadAt(0, std::as_writable_bytes(std::span(bytes))));
+  EXPECT_EQ(bytes, first);
+}
+
 }  // namespace
 }  // namespace stepfs::store
