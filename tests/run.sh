@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Installs what is missing, builds, and runs every test but those labelled slow; ends with ctest's own summary.
+# Installs what is missing, builds a release, and runs every test but those labelled slow; ends with ctest's own summary.
 #
-#     ./tests/run.sh            a release build with everything, then ASan + UBSan over base, codec, index and store
-#     ./tests/run.sh --slow     the tests labelled slow as well
+#     ./tests/run.sh               the release build
+#     ./tests/run.sh --slow        the tests labelled slow as well
+#     ./tests/run.sh --sanitize    before that, base, codec, index and store under ASan + UBSan
 set -uo pipefail
 
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -12,7 +13,14 @@ cd "$top" || exit 1
 # shellcheck source=mount-scripts/packages.sh
 . mount-scripts/packages.sh
 exclude=(-LE slow)
-[ "${1:-}" != --slow ] || exclude=()
+sanitize=no
+for option in "$@"; do
+  case $option in
+    --slow) exclude=() ;;
+    --sanitize) sanitize=yes ;;
+    *) echo "usage: $0 [--slow] [--sanitize]" >&2; exit 2 ;;
+  esac
+done
 
 install_packages "${STEPFS_BUILD_PACKAGES[@]}" "${STEPFS_TEST_PACKAGES[@]}" || exit 1
 jobs=$(nproc)
@@ -32,9 +40,12 @@ build() {
 
 # Sanitizers first, so that the last lines are those of the complete run.
 sanitized=0
-build asan-ubsan || exit 1
-echo "== tests under address and undefined-behaviour sanitizers"
-ctest --test-dir build/asan-ubsan -j "$jobs" -L 'unit|golden|fuzz-replay' -LE 'slow|mount' --output-on-failure || sanitized=1
+if [ $sanitize = yes ]; then
+  build asan-ubsan || exit 1
+  echo "== tests under address and undefined-behaviour sanitizers"
+  ctest --test-dir build/asan-ubsan -j "$jobs" -L 'unit|golden|fuzz-replay' -LE 'slow|mount' --output-on-failure ||
+    sanitized=1
+fi
 
 build release || exit 1
 if [ ! -e /dev/fuse ]; then
