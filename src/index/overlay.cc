@@ -49,25 +49,25 @@ bool Generation::IsBefore(const Row& row, const Position& position) {
   return row.order > position.order;
 }
 
-const Generation::Row* Generation::Descend(const Position& position, std::array<Row*, kMaxHeight>* path) const {
-  auto* row = const_cast<Row*>(&head_);
+Generation::Place Generation::Descend(const Position& position, std::array<Row*, kMaxHeight>* path) const {
+  Place place{const_cast<Row*>(&head_), nullptr};
   for (int level = kMaxHeight - 1; level >= 0; --level) {
     for (;;) {
-      Row* next = row->next[level].load(std::memory_order_acquire);
-      if (next == nullptr || !IsBefore(*next, position)) break;
-      row = next;
+      place.after = place.before->next[level].load(std::memory_order_acquire);
+      if (place.after == nullptr || !IsBefore(*place.after, position)) break;
+      place.before = place.after;
     }
-    if (path != nullptr) (*path)[level] = row;
+    if (path != nullptr) (*path)[level] = place.before;
   }
-  return row;
+  return place;
 }
 
 const Generation::Row* Generation::AtOrAfter(const Position& position) const {
-  return Descend(position, nullptr)->next[0].load(std::memory_order_acquire);
+  return Descend(position, nullptr).after;
 }
 
 const Generation::Row* Generation::Before(const Position& position) const {
-  const Row* row = Descend(position, nullptr);
+  const Row* row = Descend(position, nullptr).before;
   return row == &head_ ? nullptr : row;
 }
 

@@ -64,8 +64,14 @@ class Generation {
 
  private:
   static bool IsBefore(const Row& row, const Position& position);
-  // The last row before the position on each level below the top, head_ counting as one.
-  const Row* Descend(const Position& position, std::array<Row*, kMaxHeight>* path) const;
+  // The rows around a position, as they were at one moment: `after` must not be read again from `before`, where a row
+  // may have been inserted since. `path` receives the last row before the position on each level, head_ counting as
+  // one.
+  struct Place {
+    Row* before;
+    Row* after;
+  };
+  Place Descend(const Position& position, std::array<Row*, kMaxHeight>* path) const;
   int RandomHeight();
 
   Row head_;

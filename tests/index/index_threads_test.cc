@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "index/index.h"
 #include "support/memory_file_ops.h"
@@ -56,7 +57,7 @@ TEST_F(IndexThreadsTest, ReadersSeeWholeCommitsOfOneMoment) {
                                      : index_->Scan(Table::kState, "key", "", visit);
       ASSERT_TRUE(status.ok()) << status.ToString();
       ASSERT_EQ(numbers.size(), static_cast<std::size_t>(kKeys));
-      for (const int number : numbers) ASSERT_EQ(number, numbers[0]);
+      ASSERT_EQ(numbers, std::vector<int>(kKeys, numbers[0])) << (backward ? "descending" : "ascending");
       ASSERT_GE(numbers[0], floor);
       last = numbers[0];
       const auto value = index_->Get(Table::kState, "key3");
